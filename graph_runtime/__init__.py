@@ -6,7 +6,7 @@
     mod.run()
     y = mod.get_output(0).numpy()
 
-Names are imported when they are first used: `import graph_runtime` alone loads nothing.
+Names are imported when they are first used, so `import graph_runtime` alone loads nothing else.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .base.late_names import LateNames
 from .base.showable import Showable, Viewable
 from .base.version import VERSION
 
-if TYPE_CHECKING:  # the public names: type checkers see them, and LateNames reads them
+if TYPE_CHECKING:  # the public names: type checkers read these lines, and so does LateNames
     from . import cluster as cluster
     from . import eager as eager
     from . import runtime as runtime
-    from .artifacts.parameters import load_params as load_params
-    from .artifacts.parameters import read_params as read_params
     from .artifacts.prepare import Prepared as Prepared
+    from .artifacts.prepare import load_params as load_params
     from .artifacts.prepare import prepare as prepare
+    from .artifacts.prepare import read_params as read_params
     from .artifacts.trust import trust as trust
     from .artifacts.trust import trusted as trusted
     from .artifacts.trust import untrust as untrust
@@ -74,7 +74,9 @@ if TYPE_CHECKING:  # the public names: type checkers see them, and LateNames rea
     from .ir.graph import Graph as Graph
     from .ir.model import Constant as Constant
     from .ir.model import Model as Model
-    from .plan.placement import place as place
+    from .ir.value import Value as Value
+    from .ir.value import where as where
+    from .plan.passes import place as place
     from .plan.record import record as record
     from .plan.types import Plan as Plan
     from .run.benchmark import BenchmarkResult as BenchmarkResult
@@ -87,9 +89,9 @@ if TYPE_CHECKING:  # the public names: type checkers see them, and LateNames rea
     from .run.tensors.arrays import array as array
     from .run.tensors.arrays import borrow as borrow
     from .run.tensors.arrays import empty as empty
-    from .run.tensors.host_values import aligned_empty as aligned_empty
     from .run.tensors.journal import no_fallback as no_fallback
     from .run.tensors.tensor import Tensor as Tensor
+    from .run.tensors.tensor import aligned_empty as aligned_empty
     from .run.tensors.traffic import no_implicit_transfer as no_implicit_transfer
     from .run.tensors.traffic import stats as stats
     from .run.tensors.transfers import gather as gather
@@ -118,9 +120,10 @@ def __dir__() -> list[str]:
 sys.modules[f"{__name__}.errors"] = import_module(".base.errors", __name__)
 
 
-# **************** what low layers have of high ones ****************
+# **************** objects of high layers that low layers need ****************
 
-# name -> (module, function) that answers; docs/architecture.md has the modules that ask, and why
+# name -> (module, function that makes the object). docs/architecture.md lists the modules that ask for each
+# name, and why.
 _PROVIDERS = {
     "circular buffers": ("binding.circular", "of_node"),
     "cluster": ("cluster.graphs.connecting", "connected"),
@@ -137,15 +140,15 @@ providers.provide({name: partial(_provide, *where) for name, where in _PROVIDERS
 
 
 def _repr_html_(value: Any) -> str:
-    """What a notebook shows."""
+    """The HTML that a notebook shows for a value."""
     text: str = _provide("views.notebook", "html_of")(value)
     return text
 
 
 def _view(value: Any, path: Any = None) -> Any:
-    """The page of `graph-runtime view` about a plan and its simulated run, or of a timeline and its plan, a
-    measured one beside a simulated one: written to ``path``, or to a temporary file that the browser opens.
-    Returns where it is. Raises WriteError, InputError."""
+    """Write the page of `graph-runtime view` and return its path. The page shows a plan and its simulated
+    run, or a timeline and its plan; a measured timeline is shown beside a simulated one. Without ``path`` the
+    page is a temporary file that the browser opens. Raises WriteError, InputError."""
     return _provide("views.page.opened", "view_value")(value, path)
 
 

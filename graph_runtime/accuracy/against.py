@@ -1,4 +1,4 @@
-"""Outputs beside those of another runtime, for a user that wants a second judge."""
+"""Comparison of outputs with those of another runtime, as a second opinion."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ from ..run.factory import create
 from .bisection import first_difference
 from .differences import Comparison, EntryDifference, bounds_of
 
-__all__ = ["Judge"]
-
 
 @dataclass(frozen=True)
 class Judge:
-    """Another runtime, by ``name``, for the ONNX file ``path`` as ``options`` and ``devices`` have it run
-    here. ``inputs``: those that are set; options.values are given to the other runtime, too.
+    """Another runtime, called ``name``, that runs the ONNX file ``path``. ``options`` and ``devices``:
+    options and devices of our run. ``inputs``: values that the caller sets; the other runtime also gets the
+    values in options.values.
 
-    Raises InputError for a runtime that is unknown.
+    Raises InputError for an unknown runtime.
     """
 
     name: str
@@ -37,15 +36,13 @@ class Judge:
 
     def __post_init__(self) -> None:
         if self.name not in _RUNTIMES:
-            raise InputError(
-                f"no runtime {self.name!r} to compare with{did_you_mean(self.name, _RUNTIMES)}",
-                got=self.name,
-                wanted=sorted(_RUNTIMES),
-            )
+            text = f"no runtime {self.name!r} to compare with{did_you_mean(self.name, _RUNTIMES)}"
+            raise InputError(text, got=self.name, wanted=sorted(_RUNTIMES))
 
     def compare(self, values: Sequence[np.ndarray], planned: Plan) -> Comparison:
-        """Our outputs ``values``, of ``planned``, beside its; where they differ, with the first node that
-        does. Raises InputError where it is not installed, or cannot read the file."""
+        """Compares our outputs with the other runtime's outputs; if they differ, finds the first node whose
+        results differ. ``values``: our outputs; ``planned``: the plan by which they were computed. Raises
+        InputError if the other runtime is not installed or cannot read the file."""
         graph, entry_did = planned.graph, planned.entry_did()
         rows = [
             EntryDifference.of(
@@ -100,12 +97,13 @@ def _onnxruntime(source: Any, path: Path, inputs: Mapping[str, Any]) -> list[Any
         wanted = {item.name: item for item in session.get_inputs()}
         given = {name: _as_declared(value, wanted[name]) for name, value in inputs.items() if name in wanted}
         return session.run(None, given)
-    except Exception as error:  # its exceptions have no root of their own
+    except Exception as error:  # the other runtime's exceptions have no common base
         raise InputError(f"onnxruntime cannot run {path}: {error}", got=str(path)) from None
 
 
 def _as_declared(value: Any, info: Any) -> Any:
-    """A number or list of --value as onnxruntime says that the input is; arrays stay as they are."""
+    """The value of an input in the dtype and shape that onnxruntime declares; a number or list of --value is
+    converted, an array is unchanged."""
     if isinstance(value, np.ndarray):
         return value
     words = {"tensor(float)": "float32", "tensor(double)": "float64"}

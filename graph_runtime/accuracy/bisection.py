@@ -1,5 +1,5 @@
-"""The first node of an ONNX file whose result differs from another runtime's, by bisection: the file is cut
-behind a node, and both run what is left."""
+"""The first node of an ONNX file whose result differs from another runtime's, by bisection: both runtimes run
+the part of the file up to some node."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ import numpy as np
 from ..base.errors import GraphRuntimeError
 from ..ir.ops.inputs import nmse
 
-__all__ = ["FirstDifference", "first_difference"]
-
 Run = Callable[[Any], Sequence[np.ndarray]]
 
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """``node``: its name, or its first output's; ``looked_at``: how many cuts of ``nodes`` were compared."""
+    """The first node that differs. ``node``: name of the node, or of its first output. ``looked_at``: number
+    of cuts that were compared. ``nodes``: number of possible cuts."""
 
     node: str
     op: str
@@ -42,16 +41,17 @@ class FirstDifference:
 def first_difference(
     path: str | os.PathLike[str], ours: Run, theirs: Run, bound: float
 ) -> FirstDifference | None:
-    """The first node, in the file's order, behind which the two differ by more than ``bound`` where they
-    agree behind the node before; None where they agree behind the last. ``ours``, ``theirs``: run a
-    ModelProto of one output, and raise GraphRuntimeError where they cannot; such cuts are passed over."""
+    """The first node found at which the runtimes differ, by bisection over the file's order. If the file is
+    cut after this node, the runtimes' results differ by more than ``bound``; if the file is cut after the
+    previous node, the results agree. None if the results of the whole file agree. ``ours`` and ``theirs`` run
+    a ModelProto with one output, or raise GraphRuntimeError; a cut that raises counts as equal."""
     from ..frontends.onnx import require_onnx
-    from ..frontends.onnx.sorting import sort_nodes
+    from ..frontends.onnx.nodes import sort_nodes
 
     onnx = require_onnx()
     model = onnx.load(os.fspath(path), load_external_data=False)
     sort_nodes(model.graph)
-    nodes = _needed(model.graph)
+    nodes = _needed(model.graph.node, {info.name for info in model.graph.output})
     errors: dict[int, float] = {}
 
     def differs(at: int) -> bool:
@@ -72,30 +72,29 @@ def first_difference(
     return FirstDifference(node.name or value, node.op_type, value, errors[high], len(errors), len(nodes))
 
 
-def _needed(graph: Any) -> list[Any]:
-    """The nodes that the outputs are made from, in order."""
-    wanted = {info.name for info in graph.output}
+def _needed(nodes: Sequence[Any], wanted: set[str]) -> list[Any]:
+    """The nodes on which the ``wanted`` values depend, in order."""
     found = []
-    for node in reversed(graph.node):
+    for node in reversed(nodes):
         if any(name in wanted for name in node.output):
             found.append(node)
-            wanted |= set(_read(node))
+            wanted = wanted | set(_read(node))
     return found[::-1]
 
 
 def _read(node: Any) -> list[str]:
-    """What a node reads, its subgraphs too."""
+    """Names that a node reads, including those that its subgraphs read."""
     inner = [n for a in node.attribute if a.HasField("g") for n in a.g.node]
     return [*node.input, *(name for n in inner for name in _read(n))]
 
 
 def _cut(onnx: Any, model: Any, nodes: Sequence[Any]) -> Any:
-    """The model up to the last of ``nodes``, whose first result is its output, with the weights that it reads
-    and all inputs."""
+    """The model with only ``nodes``, the inputs, and the weights that the nodes read; its output is the first
+    result of the last node."""
     cut = onnx.ModelProto()
     cut.CopyFrom(model)
     del cut.graph.node[:], cut.graph.output[:]
-    kept = _needed_for(nodes)
+    kept = _needed(nodes, set(nodes[-1].output))
     cut.graph.node.extend(kept)
     read = {name for node in kept for name in _read(node)}
     weights = [tensor for tensor in model.graph.initializer if tensor.name in read]
@@ -105,17 +104,9 @@ def _cut(onnx: Any, model: Any, nodes: Sequence[Any]) -> Any:
     return cut
 
 
-def _needed_for(nodes: Sequence[Any]) -> list[Any]:
-    wanted, found = set(nodes[-1].output), []
-    for node in reversed(nodes):
-        if any(name in wanted for name in node.output):
-            found.append(node)
-            wanted |= set(_read(node))
-    return found[::-1]
-
-
 def _distance(model: Any, ours: Run, theirs: Run) -> float:
-    """nmse of the one output; 0.0 where either cannot run this cut, as where it ends in what is no tensor."""
+    """nmse of the model's only output; 0.0 if either runtime cannot run the model, for example because its
+    output is not a tensor."""
     try:
         got, want = ours(model)[0], theirs(model)[0]
     except GraphRuntimeError:

@@ -1,11 +1,11 @@
-"""Devices and formats of nodes for the least predicted time, within an error that the user gives:
+"""Choice of a device and format for each node, for the least predicted time within the user's error bound:
 ``error_bound="pcc=0.999"``.
 
-A node has several ways: a host in float32, a host with its weight in bf16, a simulated device in its
-format. What a way costs in exactness is measured on the node alone, given right values. A price, ns for a
-unit of that error, makes one number of time and error, and the placement policy makes it least; a lower price
-gives a faster and coarser model. The price is bisected, each trial is a run of the whole model, and only what
-a run has proved is taken.
+A node has several ways: a host in float32, a host with its weight in bf16, a simulated device in its format.
+The error of a way is measured on the node alone, with exact inputs. A price, in ns per unit of that error,
+turns time and error into one number, which the placement policy minimises; a lower price gives a faster and
+coarser model. The price is found by bisection; each trial runs the whole model, and only choices that met the
+bound in such a run are accepted.
 """
 
 from __future__ import annotations
@@ -18,16 +18,12 @@ import numpy as np
 
 from ..artifacts.prepare import Prepared
 from ..base import dtypes
-from ..base.cursor import Cursor
-from ..base.errors import (
-    InputError,
-    PlanError,
-    did_you_mean,
-)
+from ..base.errors import InputError, PlanError, did_you_mean
 from ..base.files.mapped import map_file
 from ..base.machine.devices import Device, parse_list
 from ..base.options import Options
 from ..base.progress import Tell, silent
+from ..ir.documents.params import Cursor
 from ..ir.documents.tensor_files import read_npy
 from ..ir.model import Model, Note
 from ..plan.placing.causes import time_text
@@ -38,9 +34,7 @@ from .side_by_side import latency
 from .thresholds import AT_LEAST
 from .ways import BoundProblem, FormatTrials, Trial, is_free
 
-__all__ = ["bounded"]
-
-_FORMATS = ("f32", "bf16", "bfp8_b")  # of simulated devices, where the caller names none
+_FORMATS = ("f32", "bf16", "bfp8_b")  # storage formats tried on simulated devices by default
 _RULE = "error_bound"
 
 
@@ -53,10 +47,11 @@ def bounded(
     tell: Tell = silent,
     **words: Any,
 ) -> Prepared:
-    """What prepare() makes of ``source`` with ``options.error_bound``. ``words``: others of prepare's.
+    """The result of prepare() for ``source`` with ``options.error_bound``. ``words``: further keyword
+    arguments of prepare().
 
-    Raises InputError for what is no bound, PlanError where no way that was tried keeps to it, and what
-    prepare, create, interpret and run raise.
+    Raises InputError for an invalid bound, PlanError if no tried choice meets it, and what prepare, create,
+    interpret and run raise.
     """
     goal = Goal.of(options.error_bound or "")
     given = given_inputs(source, {name: _array(source, name, v) for name, v in options.bound_inputs.items()})
@@ -78,8 +73,8 @@ def bounded(
 
 
 def _far_formats(asked: BoundProblem) -> list[dict[str, str]]:
-    """What simulated devices may store floats in: {} where there are none or the caller says it, else one of
-    _FORMATS that all of them have."""
+    """Storage formats of floats to try on simulated devices: each of _FORMATS that all of these devices
+    support. Only {} if there are no simulated devices, or if the caller chose the format."""
     far = [d for d in asked.devices if not d.descriptor.on_host]
     left = [d for d in far if is_free(asked, d)]
     known = [fmt for fmt in _FORMATS if all(fmt in d.descriptor.formats for d in left)]
@@ -87,7 +82,8 @@ def _far_formats(asked: BoundProblem) -> list[dict[str, str]]:
 
 
 def _array(source: Model, name: str, value: Any) -> np.ndarray:
-    """A value of bound_inputs, a .npy file or numbers, as the input wants it."""
+    """An array in the dtype and shape of the input ``name``. ``value``: value of this input in bound_inputs,
+    a .npy file or numbers."""
     graph = source.graph
     if name not in graph.input_names:
         text = f"bound_inputs: the model has no input {name!r}{did_you_mean(name, graph.input_names)}"
@@ -109,16 +105,16 @@ def _from_file(path: str, name: str) -> np.ndarray:
 
     try:
         data = map_file(path)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
         raise wrong(getattr(error, "strerror", None) or str(error), 0) from None
     return read_npy(Cursor(data, wrong))
 
 
-# ---------------------------------------------------------------- what is said
+# ---------------------------------------------------------------- errors and notes
 
 
 def _missed(asked: BoundProblem, cases: Sequence[FormatTrials]) -> PlanError:
-    """That even where errors count most the bound is missed."""
+    """The error for a bound that even the most exact choice misses."""
     goal, values = asked.goal, list[float]()
     for case in cases:
         prepared = case.prepared(case.exact)
@@ -133,7 +129,8 @@ def _missed(asked: BoundProblem, cases: Sequence[FormatTrials]) -> PlanError:
 
 
 def _said(best: Trial, asked: BoundProblem, options: Options, runs: int) -> Prepared:
-    """What is handed out: the caller's options, and notes that say what was chosen and why."""
+    """The result to return: ``best`` with the caller's options, and with notes on the choice and its
+    reasons."""
     case, goal, prepared = best.case, asked.goal, best.prepared
     given = "given" if options.bound_inputs else "random"
     exact = case.prepared(case.exact)
@@ -150,7 +147,8 @@ def _said(best: Trial, asked: BoundProblem, options: Options, runs: int) -> Prep
 
 
 def _of_weights(best: Trial) -> list[Note]:
-    """Which products on hosts are in bf16 and which could be, with what that saves and costs."""
+    """Notes on matrix products on hosts: those that run in bf16, and those that could, with the time saved
+    and the error added."""
     case, stored = best.case, set(best.choice.stored)
     graph, did = case.placement.graph, best.choice.did
     found: dict[bool, list[str]] = {True: [], False: []}
@@ -176,7 +174,7 @@ def _of_weights(best: Trial) -> list[Note]:
 
 
 def _of_devices(best: Trial) -> list[Note]:
-    """Which nodes run on simulated devices, in which format."""
+    """Notes on nodes that run on simulated devices, with their format."""
     case, graph = best.case, best.case.placement.graph
     notes = []
     for at, device in enumerate(case.asked.devices):

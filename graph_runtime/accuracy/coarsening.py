@@ -1,5 +1,5 @@
-"""One prepared model with other formats and fidelities for some of its nodes: what they may be, what one
-costs a node alone, what all together do to the outputs."""
+"""Coarser formats and fidelities for some nodes of a prepared model: the possible choices, the error of each
+choice by itself, and the error of the outputs with all choices together."""
 
 from __future__ import annotations
 
@@ -17,22 +17,20 @@ from ..ir.ops import registry
 from ..ir.ops.inputs import nmse
 from ..plan.globs import EXACTLY
 from ..run import factory
-from .differences import EntryDifference
+from .differences import EntryDifference, output_differences
 from .interpreter import interpret
 from .precision import Precision
 from .rearrange import as_placed, cut
 from .side_by_side import Question, latency
 
-__all__ = ["Choices", "Coarsening"]
-
-Choices = Mapping[str, Precision]  # by the name of the node
+Choices = Mapping[str, Precision]  # {name of a node: its choice}
 
 
 class Coarsening:
-    """``base``: ``question``'s model, rewritten and planned, whose nodes are given choices.
+    """Choices for the nodes of ``base``, which is ``question``'s model, rewritten and planned.
 
-    A choice is a precision of one node: its format is that of the node's result and of the constants in tiles
-    that it alone reads; its fidelity that of its products, where the node has any and the file says none.
+    A choice is a Precision for one node. Its format applies to the node's result, and to constants in tiles
+    that only this node reads. Its fidelity applies to the node's products, if the file gives none for them.
     """
 
     def __init__(self, question: Question, base: Prepared):
@@ -45,12 +43,12 @@ class Coarsening:
 
     @cached_property
     def nodes(self) -> dict[str, str]:
-        """Name and op of each node that has something to choose."""
+        """{name: op} of the nodes that have a choice."""
         calls = (self.graph.node(nid) for nid in np.flatnonzero(self.graph.func_id >= 0).tolist())
         return {c.name: c.op for c in calls if self._tiled(c.name) or self._has_fidelity(c.name)}
 
     def changes(self, name: str, precision: Precision) -> bool:
-        """Whether all words of a precision are for a node, and say what it does not have already."""
+        """Whether a precision changes a node. False if a part of the precision cannot apply to the node."""
         if precision.words and not self._has_fidelity(name):
             return False
         plan = self.base.plan
@@ -59,7 +57,7 @@ class Coarsening:
         return other or (bool(precision.words) and precision.format is None)
 
     def prepared(self, chosen: Choices) -> Prepared:
-        """Planned with choices. Raises what prepare raises."""
+        """The model planned with the choices in ``chosen``. Raises the errors of prepare."""
         graph, layouts = self._with(chosen)
         words = {name: getattr(self.base.options, name) for name in ("costs", "topology", "interconnect")}
         return prepare(
@@ -76,22 +74,20 @@ class Coarsening:
         return latency(prepared, list(self.question.given))
 
     def outputs(self, prepared: Prepared) -> list[EntryDifference]:
-        """Run the whole model: how far each output is off."""
+        """Run the whole model, and return the error of each output."""
         module = self._created(prepared.plan)
         module.run(**self._values)
-        source, right = self.question.source.graph, self.question.right
-        found = []
-        for i, eid in enumerate(source.outputs.tolist()):
-            node, got = source.node(source.maker(eid)), np.array(module.get_output(i).numpy())
-            found.append(EntryDifference.of(node.name, node.op, "", source.entry_type(eid), got, right[eid]))
-        return found
+        return output_differences(self.question.source.graph, self.question.right, module)
 
     def alone(self, chosen: Choices) -> dict[str, float]:
-        """nmse of the first result of each node, each given the right values."""
+        """{node: nmse of its first result} after each node has run alone, with exact inputs, in the formats
+        and fidelities of ``chosen``."""
         graph, layouts = self._with(chosen)
         apart, feeds = cut(graph)
         inputs = {EXACTLY + graph.names[graph.maker(eid)]: EXACTLY + name for name, eid in feeds.items()}
-        inputs = {glob: fed for glob, fed in inputs.items() if self._is_input(glob.removeprefix(EXACTLY))}
+        inputs = {
+            glob: fed for glob, fed in inputs.items() if glob.removeprefix(EXACTLY) in graph.input_names
+        }
         wishes = {inputs.get(glob, glob): text for glob, text in layouts.items()}
         module = self._created(apart, devices=self.base.plan.devices, layouts=wishes, **self._options)
         module.run(**{name: self._right[eid] for name, eid in feeds.items()})
@@ -115,9 +111,6 @@ class Coarsening:
     def _right(self) -> list[np.ndarray]:
         return interpret(self.graph, self._values)
 
-    def _is_input(self, name: str) -> bool:
-        return name in self.graph.input_names
-
     def _tiled(self, name: str) -> bool:
         """Whether all results of a node are floats in tiles on a simulated device."""
         plan, nid = self.base.plan, self._nid[name]
@@ -128,7 +121,7 @@ class Coarsening:
         return all("float" in type_.dtype and at.layout == TILE for type_, at in pairs)
 
     def _has_fidelity(self, name: str) -> bool:
-        """Whether a node of a simulated device has products, whose fidelity the file does not say."""
+        """Whether a node on a simulated device has products and the file gives no fidelity for them."""
         plan, nid = self.base.plan, self._nid[name]
         func = plan.graph.node(nid).callee
         op = registry.get(func.op or "")
@@ -140,7 +133,7 @@ class Coarsening:
         )
 
     def _with(self, chosen: Choices) -> tuple[Graph, dict[str, str]]:
-        """The graph with its nodes' fidelities, and the layouts with their formats."""
+        """(the graph with the chosen fidelities, the layouts with the chosen formats)."""
         graph, layouts, words = self.graph, dict(self._layouts), {}
         for nid, name in enumerate(graph.names):
             precision = chosen.get(name)
@@ -165,7 +158,8 @@ class Coarsening:
 
 
 def _said(graph: Graph, words: Mapping[int, Mapping[str, str]]) -> Graph:
-    """The graph with attributes of some nodes said, {nid: {attribute: value}}: functions of their own."""
+    """The graph after setting attributes of nodes: ``words`` is {nid: {attribute: value}}. Changed nodes get
+    new functions."""
     funcs, func_id = list(graph.funcs), graph.func_id.copy()
     names, made = {func.name for func in funcs}, {}
     for nid, said in words.items():
@@ -178,7 +172,7 @@ def _said(graph: Graph, words: Mapping[int, Mapping[str, str]]) -> Graph:
 
 
 def _renamed(func: Func, said: Mapping[str, str], names: set[str]) -> Func:
-    """A function with attributes said, by a name that is not in ``names``, which gets it."""
+    """A copy of the function with the attributes ``said`` and a new name, which is added to ``names``."""
     name = "_".join((func.name, *said.values()))
     while name in names:
         name += "_"

@@ -1,5 +1,5 @@
-"""Compare what devices compute with the numpy interpreter: outputs, every node with errors added up, every
-node alone.
+"""Compare results of devices with the numpy interpreter's: the outputs, every node in a run of the whole
+(errors accumulate), and every node alone (with exact inputs).
 
 report = compare(graph, None, ["cpu:0", "tt:0"], nodes=True)
 report.ok; print(report)
@@ -27,16 +27,7 @@ from .differences import Comparison, EntryDifference, bounds_of
 from .interpreter import heads, interpret
 from .rearrange import as_placed, cut, keep_all, permuted, replanned
 
-__all__ = [
-    "compare",
-    "compare_arrangements",
-    "compare_prepared",
-    "given_inputs",
-    "judge",
-    "random_inputs",
-]
-
-_SAME = 1e-3  # nmse up to which a rewritten value is taken to be the source's, in the source's form
+_SAME = 1e-3  # nmse below which the source's value replaces a rewritten value
 
 
 def compare(
@@ -53,10 +44,11 @@ def compare(
 ) -> Comparison:
     """Run a graph on devices and by the interpreter on the same inputs.
 
-    ``graph``, ``library``, ``devices`` and ``options`` (place, formats, device_map, ...) as factory.create.
-    ``inputs``: {name: array}; what it leaves out is drawn from ``seed``. ``bound``: the greatest nmse, of
-    nodes alone too; by default what the formats of the plan allow. ``nodes``: also each node accumulated and
-    alone. ``functions`` as interpret.
+    ``graph``, ``library``, ``devices``, ``options`` (place, formats, device_map, ...): arguments as of
+    factory.create. ``inputs``: {name: array}; missing inputs are drawn from ``seed``. ``bound``: largest nmse
+    allowed for outputs and for nodes alone; None: a bound that depends on the plan's formats. ``nodes``:
+    whether each node is compared, too, in the whole run and alone. ``functions``: {func_name: callable}, as
+    in interpret.
 
     Raises what create, run and interpret raise.
     """
@@ -79,9 +71,9 @@ def compare_prepared(
     functions: Mapping[str, Callable[..., Any]] | None = None,
     original: Sequence[np.ndarray] | None = None,
 ) -> Comparison:
-    """As compare, for what prepare.prepare gave: the judge is the model as it was imported, before
-    any rewrite. A node that stands for several is compared with what the last of them makes there.
-    ``original``: what judge() gave for these inputs, of a model that is compared several times.
+    """Compare the result of prepare.prepare with the imported model before any rewrite. A node that replaces
+    several nodes is compared with the last node that it replaces. ``original``: result of judge() for these
+    inputs, which several comparisons can share.
     """
     source, model = prepared.source, prepared.model
     given = given_inputs(source, inputs, seed)
@@ -105,7 +97,8 @@ def compare_prepared(
 def given_inputs(
     source: Model, inputs: Mapping[str, Any] | None = None, seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """Values of the inputs of a model that are no constants: ``inputs``, and the rest drawn from a seed."""
+    """Values of those inputs of a model that are not constants: the caller's ``inputs``, and values drawn
+    from ``seed`` for missing inputs."""
     drawn = random_inputs(source.graph, seed, set(source.constants))
     return drawn | {name: np.asarray(a) for name, a in (inputs or {}).items()}
 
@@ -115,8 +108,7 @@ def judge(
     given: Mapping[str, np.ndarray],
     functions: Mapping[str, Callable[..., Any]] | None = None,
 ) -> list[np.ndarray]:
-    """The value of every entry of a model as it was imported, by the interpreter. Raises what interpret
-    raises."""
+    """The value of every entry of the imported model, by the interpreter. Raises what interpret raises."""
     return interpret(source.graph, {**given, **_constants(source)}, functions=functions)
 
 
@@ -129,8 +121,9 @@ def _originals(
     values: Sequence[np.ndarray],
     model: Model,
 ) -> Callable[[int, np.ndarray], np.ndarray]:
-    """settle() of interpret: the value that the source has in the place of a rewritten node, where it has it
-    in the same form, or as an image with its channels last (panels, say, it has not)."""
+    """A function settle() for interpret. It replaces the value of a rewritten node by the source's value, if
+    both have the same dtype and shape, or would have after the channels of an image are moved. Other values,
+    such as packed panels, are kept."""
     graph = model.graph
     rows = {name: int(row) for name, row in zip(source.graph.names, source.graph.row_ptr[:-1], strict=True)}
     entry_nid = graph.entry_nid
@@ -144,7 +137,7 @@ def _originals(
         other = row + eid - int(graph.row_ptr[nid])
         found = values[other] if other < len(values) else value
         if found.ndim == 4 and found.shape != value.shape:
-            found = np.moveaxis(found, 1, -1)  # an image, whose channels are last there
+            found = np.moveaxis(found, 1, -1)  # channels are axis 1 in the source, last here
         if (found.dtype, found.shape) != (value.dtype, value.shape):
             return value
         return np.asarray(found, order="C") if nmse(value, found) < _SAME else value
@@ -154,7 +147,8 @@ def _originals(
 
 @dataclass(frozen=True)
 class _Case:
-    """A graph and its plan, what every entry and every head should be, and how to run it once more."""
+    """One comparison: a graph and its plan, the expected value of every entry and output, and the arguments
+    to create it again."""
 
     graph: Graph
     plan: Plan
@@ -171,7 +165,7 @@ class _Case:
         bound: float | None,
         nodes: bool,
     ) -> Comparison:
-        """Judge the heads, and with ``nodes`` every entry that a function makes."""
+        """The comparison of the outputs; with ``nodes`` also of every entry that a function computes."""
         graph, bounds = self.graph, bounds_of(self.plan) if bound is None else (bound, bound)
         outputs = self._measure(graph.outputs, self.heads, results)
         if not nodes:
@@ -196,7 +190,8 @@ class _Case:
     def _measure(
         self, eids: Sequence[int] | np.ndarray, wanted: Sequence[np.ndarray], actual: Sequence[np.ndarray]
     ) -> tuple[EntryDifference, ...]:
-        rows, device_of = [], _devices_by_name(self.plan)
+        devices = [str(self.plan.devices[did]) for did in self.plan.did.tolist()]
+        rows, device_of = [], dict(zip(self.plan.graph.names, devices, strict=True))
         for eid, want, got in zip(np.asarray(eids).tolist(), wanted, actual, strict=True):
             node = self.graph.node(self.graph.maker(eid))
             name = node.name if len(node.outputs) == 1 else f"{node.name}:{eid - node.outputs[0]}"
@@ -208,11 +203,12 @@ class _Case:
 def compare_arrangements(
     graph: Any, library: Any = None, devices: Any = ("cpu:0",), **options: Any
 ) -> dict[str, Comparison | str]:
-    """compare(), and again with the storage planned anew, and with the devices permuted among the nodes:
-    every permutation of up to three devices, every rotation of more.
+    """{arrangement: result of compare()}. The arrangements are: the graph as planned, the storage planned
+    anew, and the devices permuted among the nodes (every permutation of up to three devices, every rotation
+    of more devices).
 
-    The value of an arrangement that cannot be (a dtype the device does not have) is the reason, as text.
-    Options as compare; the plan of the graph as it is must exist.
+    The value of an impossible arrangement (a dtype that the device lacks) is the reason, as text.
+    ``options``: options as in compare. It must be possible to plan the unchanged graph.
     """
     graph = open_model(graph).graph
     reports: dict[str, Comparison | str] = {"as given": compare(graph, library, devices, **options)}
@@ -237,15 +233,16 @@ def compare_arrangements(
 
 
 def _orders(count: int) -> list[tuple[int, ...]]:
-    """Permutations of count devices but the identity; rotations where there would be too many."""
+    """All permutations of count devices except the identity; only the rotations if there are too many
+    permutations."""
     if count <= 3:
         return list(itertools.permutations(range(count)))[1:]
     return [tuple((i + shift) % count for i in range(count)) for shift in range(1, count)]
 
 
 def random_inputs(graph: Graph, seed: int = 0, but: Collection[str] = ()) -> dict[str, np.ndarray]:
-    """Values for all inputs ``but`` some, drawn from a seed as their first reader's first test case draws
-    them; indices stay in range."""
+    """Values for all inputs except ``but``, drawn from a seed: each input resembles the data in the first
+    test case of the op that reads the input. Indices stay in range."""
     rng = np.random.default_rng(seed)
     return {
         name: draw_array(graph.entry_type(eid), rng, _how(graph, eid))
@@ -268,7 +265,8 @@ def _how(graph: Graph, eid: int) -> str:
 
 
 def _indexed(node: NodeView) -> list[int]:
-    """The dimensions that an op's indices reach: the axis that it has, else any of its data's."""
+    """The dimensions of an op's data in which its indices select: the op's axis, or any dimension if the op
+    has no axis."""
     shape, axis = node.input_types[0].shape, node.callee.attrs.get("axis")
     return list(shape) if axis is None else [shape[axis]]
 
@@ -278,14 +276,8 @@ def _run(module: Any, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     return [np.array(module.get_output(i).numpy()) for i in range(module.get_num_outputs())]
 
 
-def _devices_by_name(planned: Plan) -> dict[str, str]:
-    return {
-        name: str(planned.devices[did])
-        for name, did in zip(planned.graph.names, planned.did.tolist(), strict=True)
-    }
-
-
 def _without_place(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options for a graph that carries its devices: pins and maps have done their work."""
+    """The options without pins and maps of devices. The graph already carries the devices to which these
+    options led."""
     done = ("place", "device_map", "placement", "objective", "fallback", "inplace")
     return {k: v for k, v in options.items() if k not in done}

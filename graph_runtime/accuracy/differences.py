@@ -1,8 +1,9 @@
-"""How far results are from what they should be: a row a value, and the report of a comparison."""
+"""Errors of results: one row per value, and the report of a comparison."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..base.dtypes import FORMATS
-from ..ir.graph import TensorType
+from ..ir.graph import Graph, TensorType
 from ..ir.ops.inputs import nmse
 from ..ir.ops.numerics import Numerics
 from ..plan import Plan
@@ -22,21 +23,22 @@ from ..views.tensor_numbers import TensorNumbers
 from .bisection import FirstDifference
 from .ulp import ElementDifference, steps_of, ulps, worst_elements
 
-__all__ = ["Comparison", "EntryDifference", "bounds_of"]
-
-# Normalised mean squared error that values may have, by the coarsest format in which a float was stored: of a
-# network's outputs, where errors add up (2e-2 is a correlation of 0.99), and of what one node makes of right
-# inputs.
+# {coarsest format in which a float was stored: (nmse allowed for a network's outputs, in which errors add up;
+# nmse allowed for one node with exact inputs)}. The nmse is the normalised mean squared error; 2e-2 is a
+# correlation of 0.99.
 _BOUNDS = {name: f.bounds for name, f in FORMATS.items() if f.bounds}
 
 
 @dataclass(frozen=True, slots=True)
 class EntryDifference:
-    """How one entry differs from the interpreter's. ``max_rel`` is relative to the wanted element where that
-    is not 0; ``correlation`` is Pearson's (PCC), ``cosine`` that of the angle between the two; both are 1.0
-    where the two are equal, 0.0 where they are not and one has no direction. ``max_ulp``, ``p99_ulp``: the
-    greatest distance and the 99th percentile, in steps of bf16 at the wanted element where that is not 0; 0.0
-    of integers. ``numbers``: of what was got. ``worst``: the elements with the greatest absolute errors."""
+    """The error of one entry against the interpreter's value. ``max_rel``: the largest error relative to the
+    wanted element, over wanted elements other than 0. ``correlation``: Pearson's correlation (PCC).
+    ``cosine``: cosine of the angle between both values. Correlation and cosine are 1.0 for equal values, and
+    0.0 for different values if they are undefined. ``max_ulp``, ``p99_ulp``: the largest error and the 99th
+    percentile of errors, in steps of bf16 at the wanted element, over wanted elements other than 0; 0.0 for
+    integers. ``numbers``: summary of the computed value. ``worst``: the elements with the greatest absolute
+    errors.
+    """
 
     name: str
     op: str
@@ -56,8 +58,8 @@ class EntryDifference:
     def of(
         cls, name: str, op: str, device: str, type: TensorType, got: np.ndarray, want: np.ndarray
     ) -> EntryDifference:
-        """Measured: ``got`` beside ``want``, of equal shapes; elements that are finite both ways, but for
-        nmse."""
+        """The difference of ``got`` from ``want``, which has the same shape. All measures except nmse are
+        taken over the elements that are finite in both."""
         error = nmse(got, want)
         digits = steps_of("bf16")
         floats = want.dtype.kind not in "iub"
@@ -85,7 +87,7 @@ class EntryDifference:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON-able values."""
+        """The fields as JSON-able values."""
         made = {name: getattr(self, name) for name in self.__slots__}
         return made | {
             "type": str(self.type),
@@ -102,10 +104,11 @@ class EntryDifference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Differences, worst nmse first. ``outputs``: the graph's heads, one a head. With nodes=True also one an
-    entry: ``accumulated``, run as a whole, and ``isolated``, each node fed with the interpreter's values.
-    ``bound``: the nmse that the outputs are judged by, ``alone``: that of isolated nodes. ``judge``: whose
-    values they are compared with. ``first``: the first node that differs, where it was looked for."""
+    """Differences, worst nmse first. ``outputs``: differences of the graph's outputs. ``accumulated``:
+    differences of all entries in a run of the whole model. ``isolated``: differences of all entries when each
+    node runs alone on the interpreter's values. Both are empty without nodes=True. ``bound``: nmse allowed
+    for outputs. ``alone``: nmse allowed for isolated nodes. ``judge``: name of the reference. ``first``: the
+    first node that differs, if it was searched for."""
 
     outputs: tuple[EntryDifference, ...]
     bound: float
@@ -116,7 +119,7 @@ class Comparison:
     first: FirstDifference | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON-able values, worst first."""
+        """The fields as JSON-able values, worst difference first."""
         return {
             "ok": self.ok,
             "judge": self.judge,
@@ -137,13 +140,13 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
-        """Whether every output is within the bound, and every node alone."""
+        """Whether every output, and every node alone, is within its bound."""
         return all(d.nmse <= self.bound for d in self.outputs) and all(
             d.nmse <= self.alone for d in self.isolated
         )
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the verdict, and the worst rows of each kind."""
+        """HTML for a notebook: the verdict, and the worst rows of each kind."""
         columns = ("name", "op", "device", "nmse", "max_abs", "correlation")
         verdict, *_ = str(self).splitlines()
         return f"<p><b>{escape(verdict)}</b></p>" + "".join(
@@ -152,8 +155,9 @@ class Comparison:
         )
 
     def view(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """The page of `graph-runtime view` with the errors and numbers of each node: written to ``path``, or
-        to a temporary file that the browser opens. Returns where it is. Raises WriteError, InputError."""
+        """Write the page of `graph-runtime view`, with the errors and numbers of each node, and return the
+        page's path. ``path``: file to write; None: a temporary file, which is opened in the browser. Raises
+        WriteError, InputError."""
         return open_page(comparison_page(self.as_dict(), f"compared with {self.judge}"), path)
 
     def __str__(self) -> str:
@@ -173,16 +177,28 @@ class Comparison:
         return "\n".join(lines)
 
 
+def output_differences(graph: Graph, right: Sequence[np.ndarray], module: Any) -> list[EntryDifference]:
+    """The error of each output of a module that has run, compared with ``right``. ``graph``: the module's
+    model before rewrites; ``right``: the values of this graph's entries."""
+    found = []
+    for i, eid in enumerate(graph.outputs.tolist()):
+        node, got = graph.node(graph.maker(eid)), np.array(module.get_output(i).numpy())
+        found.append(EntryDifference.of(node.name, node.op, "", graph.entry_type(eid), got, right[eid]))
+    return found
+
+
 def _cosine(a: np.ndarray, w: np.ndarray, error: float) -> float:
-    """Of the angle between two vectors; 1.0 for equal ones without a direction, 0.0 for others."""
+    """Cosine of the angle between two vectors. If one of the vectors is zero, the result is 1.0 for equal
+    vectors, else 0.0."""
     with np.errstate(all="ignore"):
         norm = np.sqrt((a * a).sum() * (w * w).sum())
         return float((a * w).sum() / norm) if norm else float(error == 0.0)
 
 
 def bounds_of(planned: Plan) -> tuple[float, float]:
-    """The nmse that outputs of a plan may have, and a node alone, by the coarsest format that it stores."""
+    """(nmse allowed for the outputs of a plan, nmse allowed for a node that runs alone). Both follow from the
+    plan's coarsest storage format."""
     used = {planned.layouts[i].format for i in np.unique(planned.layout_id).tolist()}
     if planned.numerics or any(Numerics.of(f.attrs).as_dict() for f in planned.graph.funcs):
-        used.add("bf16")  # operands or sums are cut, whatever they are stored as
+        used.add("bf16")  # operands or sums are rounded to bf16, whatever their storage format
     return max((_BOUNDS[f] for f in used if f in _BOUNDS), default=(0.0, 0.0))

@@ -1,5 +1,4 @@
-"""Run a graph with numpy alone: the oracle that devices are compared with. No device, plan, storage or
-compiled code is involved."""
+"""The reference for devices: numpy alone runs a graph, without devices, plan, storage or compiled code."""
 
 from __future__ import annotations
 
@@ -13,8 +12,6 @@ from ..base.errors import GraphError, InputError, UnsupportedOpError, did_you_me
 from ..ir.graph import COPY, NOP, Graph, NodeView, TensorType
 from ..ir.ops import require
 
-__all__ = ["call_node", "heads", "interpret"]
-
 Inputs = Mapping[str, np.ndarray] | Sequence[np.ndarray]
 
 
@@ -25,27 +22,26 @@ def interpret(
     functions: Mapping[str, Callable[..., Any]] | None = None,
     settle: Callable[[int, np.ndarray], np.ndarray] | None = None,
 ) -> list[np.ndarray]:
-    """The value of every entry, by eid, as each op's numpy reference computes it.
+    """The value of every entry, in the order of eid, as the ops' numpy references compute it.
 
-    ``inputs``: {name: array}, or arrays in the order of the graph's inputs; dtypes and shapes must be the
-    graph's. ``functions``: {func_name: callable} for functions without gr.op; called with the input arrays,
-    it returns an array or several. ``settle(eid, value)`` may give another value for an entry that was
-    computed before others read it.
+    ``inputs``: {name: array}, or arrays in the order of the graph's inputs; they must have the graph's dtypes
+    and shapes. ``functions``: {func_name: callable} for functions without gr.op; each is called with the
+    input arrays, and returns one array or several. ``settle(eid, value)`` is called for each computed entry,
+    and returns the value that other nodes read.
 
-    Raises InputError for inputs that do not fit, UnsupportedOpError for an undefined function, GraphError
-    where a function's result has another type than the graph says, KernelError where a reference fails (an
-    index out of range).
+    Raises InputError for inputs that do not fit, UnsupportedOpError for an undefined function, GraphError if
+    a function's result has another type than in the graph, KernelError if a reference fails, for example for
+    an index out of range.
     """
-    values: list[Any] = [None] * graph.num_entries  # arrays, from when they are made
+    values: list[Any] = [None] * graph.num_entries  # value of each entry; None until it is computed
     for eid, array in zip(graph.input_eids.tolist(), _ordered(graph, inputs), strict=True):
         values[eid] = array
     for nid in range(graph.num_nodes):
         node = graph.node(nid)
         if node.func is None:
             if values[node.outputs[0]] is None:
-                raise InputError(
-                    f"node {node.name!r} is no graph input and no function makes it", node=node.name
-                )
+                text = f"node {node.name!r} is neither a graph input nor the result of a function"
+                raise InputError(text, node=node.name)
             continue
         made = call_node(node, [values[e] for e in node.inputs], functions or {})
         for eid, type_, array in zip(node.outputs, node.output_types, made, strict=True):
@@ -56,7 +52,7 @@ def interpret(
 
 
 def heads(graph: Graph, values: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The graph's outputs among the values of all entries."""
+    """The values of the graph's outputs, selected from the values of all entries."""
     return [values[eid] for eid in graph.outputs.tolist()]
 
 
@@ -71,20 +67,14 @@ def _ordered(graph: Graph, inputs: Inputs) -> list[np.ndarray]:
             raise InputError(f"no value for input {missing[0]!r}", wanted=missing)
         inputs = [inputs[name] for name in names]
     if len(inputs) != len(names):
-        raise InputError(
-            f"the graph has {len(names)} inputs, {len(inputs)} arrays were given",
-            got=len(inputs),
-            wanted=len(names),
-        )
+        text = f"the graph has {len(names)} inputs, but {len(inputs)} arrays were given"
+        raise InputError(text, got=len(inputs), wanted=len(names))
     arrays = []
     for name, eid, value in zip(names, graph.input_eids.tolist(), inputs, strict=True):
         array, type_ = np.asarray(value), graph.entry_type(eid)
         if array.shape != type_.shape or array.dtype != dtypes.to_numpy(type_.dtype):
-            raise InputError(
-                f"input {name!r} is {type_}, got {array.dtype.name}{list(array.shape)}",
-                got=array.shape,
-                wanted=type_,
-            )
+            text = f"input {name!r} is {type_}, got {array.dtype.name}{list(array.shape)}"
+            raise InputError(text, got=array.shape, wanted=type_)
         arrays.append(array)
     return arrays
 
@@ -92,12 +82,13 @@ def _ordered(graph: Graph, inputs: Inputs) -> list[np.ndarray]:
 def call_node(
     node: NodeView, arrays: list[np.ndarray], functions: Mapping[str, Callable[..., Any]]
 ) -> Sequence[np.ndarray]:
-    """What a node makes of arrays, as its function's numpy reference computes it. Raises as interpret."""
+    """The results of a node for the given arrays, by the op's numpy reference or by ``functions``. Raises the
+    errors of interpret."""
     func = node.callee
     if func.name == NOP:
         return [_nop(node, arrays[0])]
     if func.name == COPY:
-        return [_copy(node, arrays[0])]
+        return [_reinterpret(node, np.array(arrays[0])).reshape(node.output_types[0].shape)]
     if func.takes_flat:
         arrays = [a.reshape(-1) for a in arrays]
     if func.op is not None:
@@ -113,12 +104,8 @@ def call_node(
             got=func.name,
         )
     if len(made) != len(node.outputs):
-        raise GraphError(
-            f"node {node.name!r} has {len(node.outputs)} outputs, its function returned {len(made)}",
-            node=node.name,
-            got=len(made),
-            wanted=len(node.outputs),
-        )
+        text = f"node {node.name!r} has {len(node.outputs)} outputs, its function returned {len(made)}"
+        raise GraphError(text, node=node.name, got=len(made), wanted=len(node.outputs))
     if func.takes_flat:
         made = [
             np.asarray(a).reshape(t.shape) if np.size(a) == t.size else a
@@ -130,20 +117,13 @@ def call_node(
 def _nop(node: NodeView, array: np.ndarray) -> np.ndarray:
     type_ = node.output_types[0]
     if array.size != type_.size:
-        raise GraphError(
-            f"node {node.name!r}: __nop cannot make {type_} of {node.input_types[0]}",
-            node=node.name,
-            wanted=type_,
-        )
+        text = f"node {node.name!r}: __nop cannot make {type_} of {node.input_types[0]}"
+        raise GraphError(text, node=node.name, wanted=type_)
     return _reinterpret(node, array.reshape(type_.shape))
 
 
-def _copy(node: NodeView, array: np.ndarray) -> np.ndarray:
-    return _reinterpret(node, np.array(array)).reshape(node.output_types[0].shape)
-
-
 def _reinterpret(node: NodeView, array: np.ndarray) -> np.ndarray:
-    """The same bytes as the output's dtype, as TVM's __copy and __nop do it; equal dtypes need nothing."""
+    """The same bytes as an array of the output's dtype, as TVM's __copy and __nop do."""
     type_ = node.output_types[0]
     dtype = dtypes.to_numpy(type_.dtype)
     if array.dtype == dtype:

@@ -1,5 +1,5 @@
-"""A way to compute as a text: "bfp8_b/LoFi" is words between slashes, each of which changes one thing of a
-model's options."""
+"""A precision written as text, such as "bfp8_b/LoFi": each word between slashes sets one of a model's
+options."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from ..base.options import Options
 from ..ir.ops import numerics
 from ..rewrite.formats.store_weights import HOST_FORMATS
 
-__all__ = ["AS_GIVEN", "Precision"]
-
 AS_GIVEN = "as given"
-_DST = "dst="  # its choices are names of formats, too
-_WORDS: dict[str, tuple[str, str]] = {  # word -> (what it says, the value)
+_DST = "dst="  # beginning of the words for dst, whose values are also names of formats
+_WORDS: dict[str, tuple[str, str]] = {  # {word: (the option that it sets, the value)}
     **{name: ("format", name) for name, made in FORMATS.items() if made.kind == "float" and made.converts},
     **{
         (_DST if attr.name == "dst" else "") + choice: (attr.name, choice)
@@ -30,8 +28,8 @@ _WORDS: dict[str, tuple[str, str]] = {  # word -> (what it says, the value)
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """``text`` names it; ``format``: how devices store floats, None: as the options say; ``words``: fidelity,
-    dst and numerics, as the options' numerics have them."""
+    """A way to compute, named by ``text``. ``format``: storage format of floats on devices; None keeps the
+    options' format. ``words``: {option: value} of fidelity, dst and numerics, as in the options' numerics."""
 
     text: str = AS_GIVEN
     format: str | None = None
@@ -39,7 +37,7 @@ class Precision:
 
     @classmethod
     def of(cls, text: str) -> Precision:
-        """Read a text. Raises InputError for a word that means nothing and for two that say one thing."""
+        """Read a text. Raises InputError for an unknown word, and for two words that set the same option."""
         said: dict[str, str] = {}
         if text == AS_GIVEN:
             return cls()
@@ -53,13 +51,13 @@ class Precision:
                 )
             name, value = _WORDS[word]
             if name in said:
-                raise InputError(f"{text!r} says the {name} twice", got=text)
+                raise InputError(f"{text!r} sets the {name} twice", got=text)
             said[name] = value
         return cls(text, said.pop("format", None), said)
 
     @classmethod
     def from_options(cls, options: Options, device: Device) -> Precision:
-        """What options say of one device, as a precision."""
+        """The options for one device, as a precision."""
         names = (device.kind, str(device))
         formats = [options.formats[name] for name in names if name in options.formats]
         words = {k: v for name in names for k, v in options.numerics.get(name, {}).items()}
@@ -67,13 +65,16 @@ class Precision:
         return cls("/".join([*formats[-1:], *texts]) or AS_GIVEN, formats[-1] if formats else None, words)
 
     def over(self, options: Options, devices: Sequence[Device]) -> Options:
-        """The options, with what this says in the place of what they say for each device that is no host;
-        where all are hosts, with the format of their weights."""
+        """The options with this precision for each device that is not a host. If all devices are hosts, the
+        format applies to their weights."""
         names = [str(device) for device in devices if not device.descriptor.on_host]
         if not names and self.format in HOST_FORMATS and not self.words:
             names = [str(device) for device in devices]
         if not names and (self.format or self.words):
-            raise InputError(f"{self.text} is of simulated devices, and none is in the list", got=self.text)
+            raise InputError(
+                f"{self.text} applies to simulated devices, but the list has none",
+                got=self.text,
+            )
         formats, words = dict(options.formats), {k: dict(v) for k, v in options.numerics.items()}
         for name in names:
             if self.format:

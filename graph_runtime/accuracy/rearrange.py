@@ -1,5 +1,5 @@
-"""The same graph arranged in another way, for comparing runs: all values kept, every node alone, other
-devices, other storage."""
+"""The same graph in other arrangements, to compare runs: with all values kept, with every node alone, on
+other devices, with other storage."""
 
 from __future__ import annotations
 
@@ -14,51 +14,58 @@ from ..ir.graph import Graph, Hints
 from ..plan.columns import starts
 from ..plan.types import Plan
 
-__all__ = ["as_placed", "cut", "keep_all", "permuted", "replanned"]
-
 
 def as_placed(graph: Graph, planned: Plan) -> Graph:
-    """The loaded graph with the plan's device of each node as columns, so that a rearranged graph keeps
-    them."""
+    """The loaded graph with the plan's device of each node in its device columns, so that a rearranged graph
+    keeps these devices."""
     did = np.zeros(graph.num_nodes, np.int64)
     loaded = planned.origin >= 0
     did[planned.origin[loaded]] = planned.did[loaded]
-    types = np.array([d.dl_type for d in planned.devices])
-    ordinals = np.array([types[:i].tolist().count(t) for i, t in enumerate(types.tolist())])
-    entry_did = did[graph.entry_nid]
-    return replace(
-        graph, hints=replace(graph.hints, device_type=types[entry_did], device_id=ordinals[entry_did])
-    )
+    return _on(graph, planned.devices, did[graph.entry_nid])
+
+
+def _numbers(devices: Sequence[Device]) -> tuple[np.ndarray, np.ndarray]:
+    """(type of each device, number of each device among the devices of its type)."""
+    types = [d.dl_type for d in devices]
+    return np.array(types), np.array([types[:i].count(t) for i, t in enumerate(types)])
+
+
+def _on(graph: Graph, devices: Sequence[Device], did: np.ndarray) -> Graph:
+    """The graph with the entries on given devices. ``did``: for each entry the index of its device in the
+    list."""
+    types, ordinals = _numbers(devices)
+    return replace(graph, hints=replace(graph.hints, device_type=types[did], device_id=ordinals[did]))
 
 
 def replanned(graph: Graph) -> Graph:
-    """Without the file's storage, layouts and aliases: they are planned anew. Devices stay."""
+    """The graph without the file's storage, layouts and aliases, so that they are planned anew. Devices are
+    kept."""
     hints = graph.hints
     return replace(graph, hints=Hints(device_type=hints.device_type, device_id=hints.device_id))
 
 
 def keep_all(graph: Graph) -> Graph:
-    """Every entry is an output, by eid, so that no storage is used twice."""
+    """The graph with every entry as an output, in order of eid, so that no storage is reused."""
     return replace(replanned(graph), outputs=np.arange(graph.num_entries, dtype=np.int64))
 
 
 def permuted(graph: Graph, devices: Sequence[Device], order: Sequence[int]) -> Graph:
-    """What was on device i of the list is on device order[i]. The graph has device columns."""
-    types = np.array([d.dl_type for d in devices])
-    ordinals = np.array([types[:i].tolist().count(t) for i, t in enumerate(types.tolist())])
+    """The graph with the nodes of device i moved to device order[i]; i and order[i] are indices in the device
+    list. The graph must have device columns."""
+    types, ordinals = _numbers(devices)
     column = np.zeros(graph.num_entries, np.int64)
     for i in range(len(devices)):
         here = (graph.hints.device_type == types[i]) & (graph.hints.device_id == ordinals[i])
         column[here] = order[i]
-    return replace(graph, hints=replace(graph.hints, device_type=types[column], device_id=ordinals[column]))
+    return _on(graph, devices, column)
 
 
 def cut(graph: Graph) -> tuple[Graph, dict[str, int]]:
-    """Every node alone: what it reads is a graph input. Returns the graph and {input name: eid in ``graph``
-    that it stands for}.
+    """(the graph cut so that every input of a node is a graph input, {name of such an input: eid of the entry
+    of ``graph`` that the input replaces}).
 
-    The outputs are the entries that functions make, in their order; an input lives on the device of the entry
-    that it stands for.
+    The outputs are the entries that functions make, in order. An input is on the device of the entry that it
+    replaces.
     """
     read = np.unique(graph.in_eid)
     feeds = {f"entry{eid}": int(eid) for eid in read.tolist()}

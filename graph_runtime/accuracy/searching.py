@@ -1,8 +1,9 @@
-"""Which nodes of a model may be stored or computed more coarsely, so that its outputs stay near enough.
+"""Search for nodes of a model that can be stored or computed more coarsely while the outputs still meet a
+goal.
 
-What a choice costs in exactness is measured on its node alone, given the right values; what it saves is a
-difference of two simulations. Choices that save most for what they cost come first. How many of them go
-together is found by runs of the whole model, and the end is one more run: no sum of errors is trusted.
+The error of a choice is measured on its node alone, with exact inputs; its saving is the difference of two
+simulations. Choices with the most saving per error come first. How many of them can be combined is found by
+runs of the whole model, never by adding errors.
 """
 
 from __future__ import annotations
@@ -22,23 +23,21 @@ from .precision import Precision
 from .side_by_side import Question
 from .thresholds import AT_LEAST, MEASURES, measure
 
-__all__ = ["CHOICES", "Chosen", "Found", "Goal", "search"]
-
 CHOICES = ("bfp8_b", "bfp4_b", "LoFi", "bfp8_b/LoFi", "bfp4_b/LoFi")
 _CANNOT = (CapacityError, DeviceError, PlanError, UnsupportedOpError)
-_NO_ERROR = 1e-18  # nmse below which a choice costs nothing
+_NO_ERROR = 1e-18  # nmse below which a choice counts as exact
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What each output must reach, as "pcc=0.99" says."""
+    """The value of a measure that each output must reach, as in "pcc=0.99"."""
 
     measure: str
     limit: float
 
     @classmethod
     def of(cls, text: str) -> Goal:
-        """Raises InputError for a measure that there is not, or no number."""
+        """A goal from its text. Raises InputError for an unknown measure or a malformed number."""
         name, _, number = text.partition("=")
         try:
             limit = float(number)
@@ -46,7 +45,7 @@ class Goal:
             limit = float("nan")
         if name not in MEASURES or not np.isfinite(limit):
             raise InputError(
-                f"{text!r} is no goal: write a measure and its limit, as pcc=0.99: "
+                f"{text!r} is not a goal: write a measure and its limit, such as pcc=0.99: "
                 f"{no_such('measure', name, MEASURES) if name not in MEASURES else 'the limit is a number'}",
                 got=text,
                 wanted=list(MEASURES),
@@ -57,21 +56,21 @@ class Goal:
         return f"{self.measure}={self.limit:g}"
 
     def worst(self, outputs: Sequence[EntryDifference]) -> float:
-        """The value of the output that is farthest from the goal; NaN where an output is not finite."""
+        """The value of the output that is farthest from the goal; NaN if an output is not finite."""
         values = [measure(one, self.measure) for one in outputs]
         if any(np.isinf(one.nmse) or np.isnan(one.nmse) for one in outputs):
             return float("nan")
         return (min if self.measure in AT_LEAST else max)(values)
 
     def met(self, value: float) -> bool:
-        """Whether a value reaches it; NaN does not."""
+        """Whether a value reaches the goal; NaN does not."""
         return value >= self.limit if self.measure in AT_LEAST else value <= self.limit
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A choice for a node, and both alone: ns that it saves of a run's latency, and the ``nmse`` that it adds
-    to the node's result."""
+    """A choice for a node. Both numbers are effects of this choice alone: ``saved_ns``, the ns by which it
+    shortens a run, and ``nmse`` of the node's result."""
 
     name: str
     op: str
@@ -80,16 +79,17 @@ class Chosen:
     nmse: float
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON-able values."""
+        """The fields as JSON-able values."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True)
 class Found:
-    """The end of a search. ``value`` of the goal's measure and ``latency_ns`` are of the whole model with all
-    of ``chosen``, by a run and by a simulation; ``value_before`` and ``latency_before_ns`` of the model as it
-    was. ``refused``: choices that save time and were left out. ``runs``: of the whole model. ``prepared``:
-    the plan with what was chosen, and the constants that its graph wants."""
+    """The result of a search. ``value``: the goal's measure in a run of the whole model with all of
+    ``chosen``. ``latency_ns``: simulated latency of the same model. ``value_before``, ``latency_before_ns``:
+    both numbers of the original model. ``refused``: choices that save time but were left out. ``runs``:
+    number of runs of the whole model. ``prepared``: the plan with the choices, and the constants that its
+    graph needs."""
 
     goal: Goal
     value_before: float
@@ -103,16 +103,16 @@ class Found:
 
     @property
     def ok(self) -> bool:
-        """Whether the model reaches the goal, as it is or coarser."""
+        """Whether the model reaches the goal, unchanged or coarser."""
         return self.goal.met(self.value)
 
     @property
     def saved(self) -> float:
-        """The share of the latency that is gone."""
+        """The share of the latency that is saved, in 0 .. 1."""
         return 1 - self.latency_ns / max(self.latency_before_ns, 1)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON-able values."""
+        """The fields as JSON-able values."""
         names = ("ok", "value_before", "value", "latency_before_ns", "latency_ns", "saved", "runs")
         return {
             "measure": self.goal.measure,
@@ -132,20 +132,19 @@ def search(
     runs: int = 32,
     tell: Tell = silent,
 ) -> Found:
-    """Coarsen nodes of ``question``'s model, which is computed in ``precision`` otherwise, as far as ``goal``
-    allows. ``choices``: precisions of a node to choose from. ``runs``: of the whole model, at most.
+    """Coarsen nodes of ``question``'s model as far as ``goal`` allows; other nodes keep ``precision``.
+    ``choices``: the precisions to try for each node. ``runs``: largest number of runs of the whole model.
 
-    Where the model misses the goal as it is, nothing is chosen, and the result is not ``ok``. Raises
-    InputError for a model without a node that has a choice, and what prepare, create and run raise.
+    If the unchanged model misses the goal, nothing is chosen, and the result is not ``ok``. Raises InputError
+    for a model without a node that has a choice, and what prepare, create and run raise.
     """
     if runs < 3:
         raise InputError(f"{runs} runs are too few for a search: it takes 3 at least", got=runs, wanted=3)
     precisions = {text: Precision.of(text) for text in choices}
     case = Coarsening(question, question.prepare(precision or Precision()))
     if not case.nodes:
-        raise InputError(
-            "no node of a simulated device has a format or a fidelity to choose: give --device tt:0"
-        )
+        text = "no node runs on a simulated device with a choice of format or fidelity: give --device tt:0"
+        raise InputError(text)
     tell("proving", 0, runs)
     plain = case.prepared({})
     first = goal.worst(case.outputs(plain))
@@ -175,7 +174,7 @@ def search(
 
 
 def _offers(case: Coarsening, precisions: Mapping[str, Precision], before: int, tell: Tell) -> list[Chosen]:
-    """Every choice of every node that saves time, with what it costs alone."""
+    """All choices that save time, each for one node, with the error of this choice alone."""
     plain, found = case.alone({}), []
     for text, precision in precisions.items():
         nodes = [name for name in case.nodes if case.changes(name, precision)]
@@ -185,7 +184,7 @@ def _offers(case: Coarsening, precisions: Mapping[str, Precision], before: int, 
             try:
                 saved = before - case.latency(case.prepared({name: precision}))
             except _CANNOT:
-                continue  # this node cannot be stored so
+                continue  # the node cannot be stored in that format
             if saved > 0 and np.isfinite(errors[name]):
                 found.append(
                     Chosen(name, case.nodes[name], text, saved, max(errors[name] - plain[name], 0.0))
@@ -194,8 +193,8 @@ def _offers(case: Coarsening, precisions: Mapping[str, Precision], before: int, 
 
 
 def _in_order(offers: Sequence[Chosen]) -> list[Chosen]:
-    """The way of each node from one choice to a coarser one that saves more, all nodes' steps in one row:
-    most ns for what the squared error grows come first."""
+    """Steps of all nodes, sorted by ns saved per growth of the squared error, largest first. A step moves a
+    node from one choice to a coarser choice that saves more time."""
     ways: dict[str, list[Chosen]] = {}
     for one in sorted(offers, key=lambda offer: (offer.nmse, -offer.saved_ns)):
         way = ways.setdefault(one.name, [])
@@ -205,7 +204,8 @@ def _in_order(offers: Sequence[Chosen]) -> list[Chosen]:
     for way in ways.values():
         ns, error, rate = 0, 0.0, np.inf
         for at, one in enumerate(way):
-            # a node's later step is never worth more than an earlier one, behind which it must come
+            # a node's later step must follow its earlier step; its rank is therefore no higher than the
+            # earlier step's rank
             rate = min(rate, (one.saved_ns - ns) / max(one.nmse - error, _NO_ERROR))
             steps.append((-rate, at, one))
             ns, error = one.saved_ns, one.nmse
@@ -213,7 +213,7 @@ def _in_order(offers: Sequence[Chosen]) -> list[Chosen]:
 
 
 class _Trials:
-    """Runs of a model with choices, ``most`` of them."""
+    """Runs of the model with choices. ``most``: largest number of runs."""
 
     def __init__(
         self, case: Coarsening, goal: Goal, precisions: Mapping[str, Precision], most: int, tell: Tell
@@ -225,8 +225,9 @@ class _Trials:
         return {name: self._precisions[one.choice] for name, one in taken.items()}
 
     def taken(self, steps: Sequence[Chosen]) -> tuple[dict[str, Chosen], list[Chosen]]:
-        """(by node, what may be chosen together; what may not): the longest row of steps that holds, then
-        without the step that ended it, and so on while there are runs."""
+        """(choices that can be combined, by node; refused choices). The longest prefix of the steps that
+        meets the goal is taken, and the step after this prefix is refused. This is repeated with the
+        remaining steps while runs are left."""
         taken: dict[str, Chosen] = {}
         refused: list[Chosen] = []
         left = list(steps)
@@ -243,8 +244,9 @@ class _Trials:
         return taken, refused + left
 
     def _longest(self, taken: Mapping[str, Chosen], steps: Sequence[Chosen]) -> int:
-        """How many steps hold together, all first, else by bisection."""
-        low, high = 0, len(steps) + 1  # low holds, high does not
+        """The length of the longest prefix of the steps that meets the goal. All steps together are tried
+        first; if they fail, the length is found by bisection."""
+        low, high = 0, len(steps) + 1  # ``low`` steps meet the goal, but ``high`` steps do not
         while high - low > 1 and self.spent < self._most:
             count = len(steps) if high > len(steps) else (low + high) // 2
             self.spent += 1

@@ -1,4 +1,4 @@
-"""One model computed in several ways, each compared with the numpy interpreter on the same inputs."""
+"""One model computed in several precisions, each compared with the numpy interpreter on the same inputs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ from .compare import compare_prepared, given_inputs, judge
 from .differences import Comparison
 from .precision import Precision
 
-__all__ = ["InPrecision", "Question", "latency"]
-
 
 @dataclass(frozen=True)
 class InPrecision:
-    """A model in one precision: what was run, how far each node and each output is off, and the latency that
-    `estimate` predicts, in ns."""
+    """A model in one precision: the prepared model, the error of each node and output, and the latency in ns
+    that `estimate` predicts."""
 
     precision: str
     prepared: Prepared
@@ -33,11 +31,11 @@ class InPrecision:
     latency_ns: int
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON-able values. Nodes are in the graph's order."""
+        """The fields as JSON-able values, with nodes in the graph's order."""
         made = self.comparison.as_dict()
         order = {name: at for at, name in enumerate(self.prepared.model.graph.names)}
         for part in ("isolated", "accumulated"):
-            # a result of several is named "node:1", and a node may have such a name itself
+            # a node with several results has rows "node:1", ..., which may also be the name of another node
             made[part].sort(
                 key=lambda row: order.get(row["name"], order.get(row["name"].rpartition(":")[0], 0))
             )
@@ -48,8 +46,8 @@ class InPrecision:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked: a model with its inputs, on devices, and the right value of each of its entries.
-    ``libraries`` as prepare takes them."""
+    """A model with its devices, its inputs, and the exact value of each of its entries for these inputs.
+    ``libraries``: kernel libraries, as in prepare."""
 
     source: Model
     devices: Sequence[Any]
@@ -70,23 +68,23 @@ class Question:
         params: Any = None,
         libraries: Sequence[Any] = (),
     ) -> Question:
-        """``source`` as prepare takes it; ``inputs``: {name: array}, what it leaves out is drawn from
-        ``seed``. Raises what prepare and interpret raise."""
+        """The question for ``source``, which is anything that prepare accepts. ``inputs``: {name: array};
+        missing inputs are drawn from ``seed``. Raises what prepare and interpret raise."""
         made = prepare(source, devices, options, params=params, libraries=libraries)
         given = given_inputs(made.source, inputs, seed)
-        # what the source leaves open is decided by what it was, a graph or a model
+        # the defaults of options that are not set depend on whether the source was a graph or a model
         return cls(
             made.source, parse_list(devices), made.options, given, judge(made.source, given), libraries
         )
 
     def prepare(self, precision: Precision) -> Prepared:
-        """The model, rewritten and planned for a precision."""
+        """The model, rewritten and planned in a precision."""
         options = precision.over(self.options, self.devices)
         return prepare(self.source, self.devices, options, libraries=self.libraries)
 
     def answer(self, precision: Precision, tell: Tell = silent) -> InPrecision:
-        """Run the model in a precision, as a whole and node by node. Raises InputError for one that says
-        something where every node runs on a host, and what create and run raise."""
+        """Run the model in a precision, as a whole and node by node. Raises InputError if every node runs on
+        a host and the precision is not the default, and the errors of create and run."""
         tell(f"comparing {precision.text}", 0, 0)
         prepared = self.prepare(precision)
         _require_device(prepared, precision)
@@ -105,10 +103,10 @@ def latency(prepared: Prepared, inputs: Sequence[str]) -> int:
 def _require_device(prepared: Prepared, precision: Precision) -> None:
     plan = prepared.plan
     far = any(not plan.devices[did].descriptor.on_host for did in set(plan.did.tolist()))
-    hosts = all(device.descriptor.on_host for device in plan.devices)  # then it is of their weights
+    hosts = all(device.descriptor.on_host for device in plan.devices)  # then the format is that of weights
     if not far and not hosts and (precision.format or precision.words):
         raise InputError(
-            f"{precision.text} is of simulated devices, but all nodes run on a host: pin them, "
+            f"{precision.text} applies to simulated devices, but all nodes run on a host: pin them, "
             "as --place '*=tt:0' --fallback host",
             got=precision.text,
         )

@@ -1,9 +1,9 @@
-"""How exact an elementwise op is on a device: over every bf16 number as its first input.
+"""Errors of an elementwise op on a device, over every bf16 number as its first input.
 
     print(sweep("gelu", "tt:0", Precision.of("bf16")).max_ulp)
 
-The judge is the op's numpy reference in float64, not rounded. Numbers below the smallest normal one count as
-0 on both sides, as inputs and as results.
+The reference is the op in numpy with float64, not rounded. Numbers below the smallest normal number count as
+0, on the device and in the reference, as inputs and as results.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from ..run.factory import create
 from .precision import Precision
 from .ulp import BINS, ElementDifference, bf16_codes, last_place, steps_of
 
-__all__ = ["SPECIALS", "Sweep", "named_ops", "sweep", "sweepable"]
-
 _NORMAL = 2.0**-126
 SPECIALS = {
     "0": 0.0,
@@ -38,10 +36,10 @@ SPECIALS = {
     "2^-126": _NORMAL,
     "-2^-126": -_NORMAL,
 }
-_SIDE = 256  # a sweep is one matrix of this side
-_FEW = 2.0  # ULP that an input may be off by for a result to be of use
+_SIDE = 256  # side of the square matrix that holds one sweep
+_FEW = 2.0  # a result is usable up to this error, in ULP
 _SHOWN = 5
-# second and third inputs: powers of two, numbers with many digits, both signs, small and large
+# values of second and third inputs: powers of two, numbers with many digits, both signs, small and large
 _PARTNERS = tuple(
     float(x)
     for a in (0.0078125, 0.1, 0.5, 0.75, 1.0, 1.5, 2.0, 3.140625, 7.0, 10.0, 100.0, 1e-6, 1e4, 1e-30, 1e30)
@@ -51,15 +49,16 @@ _PARTNERS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """An op on a device. ULP are steps of ``format`` (ulp.steps_of), of the ``points`` where the right result
-    is a normal number and the device gave one.
+    """Errors of an op on a device, in ULP of ``format`` (ulp.steps_of), over the ``points`` at which both the
+    right result and the device's are normal numbers.
 
-    ``exact``: the share of these that are the right number, rounded to nearest. ``mean_ulp``: over those that
-    are not. ``histogram``: how many points are within each of ulp.BINS, and beyond the last. ``defects``: the
-    device gave 0, NaN or an infinity where there is a number; ``unflushed``: a number where 0 is right;
-    ``outside``: something else where NaN or an infinity is right. ``usable_to``: the largest magnitude below
-    which no point is beyond 2 ULP or a defect (None: of an op of several inputs). ``specials``: results at
-    SPECIALS, other inputs being 1. ``worst``: inputs, the farthest off first.
+    ``exact``: the share of points at which the result is the right number rounded to nearest. ``mean_ulp``:
+    mean error of the other points. ``histogram``: number of points in each of ulp.BINS, and number beyond the
+    last bin. ``defects``: number of results that are 0, NaN or infinite where a normal number is right.
+    ``unflushed``: number of normal results where 0 is right. ``outside``: number of other results where NaN
+    or an infinity is right. ``usable_to``: the largest magnitude up to which no point is a defect or has an
+    error beyond 2 ULP; None for an op with several inputs. ``specials``: results at the inputs SPECIALS, with
+    1 for other inputs. ``worst``: elements with the largest errors, largest first.
     """
 
     op: str
@@ -81,7 +80,7 @@ class Sweep:
     worst: tuple[ElementDifference, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON-able values; NaN and infinities of specials as text."""
+        """The fields as JSON-able values; NaN and infinities of specials as text."""
         made = {name: getattr(self, name) for name in self.__slots__}
         return made | {
             "histogram": dict(zip([*(f"<={end:g}" for end in BINS), "more"], self.histogram, strict=True)),
@@ -91,12 +90,13 @@ class Sweep:
 
 
 def sweepable(op: registry.Op, kind: str) -> bool:
-    """Whether an op can be swept on a device kind: elementwise, of floats alone, no attribute needed."""
+    """Whether an op can be swept on a device kind. Such an op is elementwise, takes only floats, and has no
+    required attribute."""
     return not _reason(op, kind)
 
 
 def _reason(op: registry.Op, kind: str) -> str:
-    """Why not; "" where it can be."""
+    """The reason why an op cannot be swept; "" if it can be."""
     if op.kind != "elementwise" or op.arity[0] != op.arity[1]:
         return "it is not elementwise: give a model that has it"
     if kind not in op.bodies:
@@ -109,8 +109,8 @@ def _reason(op: registry.Op, kind: str) -> str:
 
 
 def named_ops(names: Sequence[str], kind: str) -> list[str]:
-    """The ops that names and globs mean, in the table's order for a glob. Raises InputError for one that
-    means none, and for a name of an op that cannot be swept."""
+    """The ops that match names and globs; the ops that a glob matches are in the table's order. Raises
+    InputError for a name or glob that matches none, and for a named op that cannot be swept."""
     ops, found = registry.all_ops(), []
     for name in names:
         if name in registry.aliases():
@@ -132,11 +132,12 @@ def named_ops(names: Sequence[str], kind: str) -> list[str]:
 
 
 def sweep(op: str, device: str | Device = "tt:0", precision: Precision | None = None) -> Sweep:
-    """Run ``op`` over all 65,536 bf16 numbers on a device, with its attributes' defaults. Further inputs are
-    numbers of _PARTNERS, for which each first input is taken in turn: their worst is a lower bound.
+    """Run ``op``, with the defaults of its attributes, over all 65,536 bf16 numbers on a device. Further
+    inputs take only the values in _PARTNERS, each combined with every first input; for an op with such inputs
+    the worst error found is therefore a lower bound.
 
-    A tensor of tt is stored as the precision's format says, bf16 where it says none; on a host bfloat16.
-    Raises InputError for an op that cannot be swept, and what create raises.
+    On tt a tensor is stored in the precision's format, by default bf16; on a host it is bfloat16. Raises
+    InputError for an op that cannot be swept, and what create raises.
     """
     at, precision = parse(device), precision or Precision()
     entry = registry.require(named_ops([op], at.kind)[0])
@@ -150,7 +151,8 @@ def sweep(op: str, device: str | Device = "tt:0", precision: Precision | None = 
 
 
 def _inputs(count: int) -> list[np.ndarray]:
-    """Every code, and for each combination of partners a plane of them."""
+    """The op's inputs: all 65,536 codes as the first input, and constants from _PARTNERS as the others. There
+    is one plane per combination of these constants."""
     codes = bf16_codes().reshape(_SIDE, _SIDE)
     if count == 1:
         return [codes]
@@ -163,7 +165,7 @@ def _inputs(count: int) -> list[np.ndarray]:
 def _run(
     op: registry.Op, arrays: Sequence[np.ndarray], at: Device, precision: Precision, format: str
 ) -> np.ndarray:
-    """float64: what the device makes of float32 arrays."""
+    """The device's result for float32 arrays, as float64."""
     own = dtypes.FORMATS[format].dtype if at.descriptor.on_host else "float32"
     builder = GraphBuilder(device=str(at))
     inputs = [builder.input(f"x{i}", a.shape, own) for i, a in enumerate(arrays)]
@@ -179,7 +181,7 @@ def _run(
 
 
 def _right(op: registry.Op, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """float64: what the reference makes of them, in float64."""
+    """The reference's result for the arrays, computed in float64."""
     with np.errstate(all="ignore"):
         wide = [np.asarray(a, np.float64) for a in arrays]
         return np.asarray(op.reference(wide, op.decode({}))[0], np.float64)
@@ -190,12 +192,14 @@ def _flushed(x: np.ndarray) -> np.ndarray:
 
 
 def _ordinary(x: np.ndarray) -> np.ndarray:
-    """bool: finite, and not below the smallest normal number; 0 is among SPECIALS."""
+    """Mask (bool) of the numbers that are finite and whose magnitude is at least the smallest normal number.
+    0 is excluded, because it is tested among SPECIALS."""
     return np.isfinite(x) & (np.abs(x) >= _NORMAL)
 
 
 def _specials(op: registry.Op, at: Device, precision: Precision, format: str) -> dict[str, float]:
-    """Alone in its tile each: in a block float one would change the others."""
+    """The results at SPECIALS. Each value has a tile of its own, because in a block float format it would
+    change its neighbours."""
     values = np.zeros((len(SPECIALS), 32, 32), np.float32)
     values[:, 0, 0] = list(SPECIALS.values())
     ones = [np.ones((1, 1, 1), np.float32)] * (op.arity[0] - 1)
@@ -250,7 +254,8 @@ def _judged(
 
 
 def _usable_to(x: np.ndarray, bad: np.ndarray) -> float:
-    """The largest magnitude below the least that is bad; 0.0 where none is."""
+    """The largest magnitude of a normal number in x below all magnitudes at which ``bad`` holds; 0.0 if there
+    is none."""
     size, normal = np.abs(x), _ordinary(x)
     least = size[bad].min(initial=np.inf)
     return float(size[normal & (size < least)].max(initial=0.0))

@@ -1,4 +1,4 @@
-"""How exact something must be, from a file (schemas/thresholds.schema.json), and what misses it."""
+"""Accuracy limits from a file (schemas/thresholds.schema.json), and the values that violate them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from ..ir.documents.document import check_schema
 from .differences import Comparison, EntryDifference
 from .sweeping import Sweep
 
-__all__ = ["MEASURES", "Missed", "Thresholds", "measure"]
-
-MEASURES = {  # name -> the field of EntryDifference
+MEASURES = {  # {measure: the field of EntryDifference}
     "pcc": "correlation",
     "cosine": "cosine",
     "nmse": "nmse",
@@ -26,18 +24,19 @@ MEASURES = {  # name -> the field of EntryDifference
     "max_ulp": "max_ulp",
     "p99_ulp": "p99_ulp",
 }
-AT_LEAST = ("pcc", "cosine", "exact")  # all others are at most
+AT_LEAST = ("pcc", "cosine", "exact")  # measures whose limit is a minimum
 _OF_NODES = {"outputs": "outputs", "accumulated": "accumulated", "alone": "isolated"}
 
 
 def measure(one: EntryDifference, name: str) -> float:
-    """What an entry has of a measure of MEASURES."""
+    """The value of one of MEASURES for an entry."""
     return float(getattr(one, MEASURES[name]))
 
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """``part`` of the thresholds; what a node, output or op has instead of ``limit``."""
+    """A violated limit. ``part``: the part of the thresholds that contains the limit. ``value``: the value of
+    the node, output or op, which violates the limit. ``limit``: the limit itself."""
 
     part: str
     name: str
@@ -59,19 +58,20 @@ class Missed:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """{part: {glob: {measure: limit}}}."""
+    """Limits as {part: {glob: {measure: limit}}}."""
 
     parts: Mapping[str, Mapping[str, Mapping[str, float]]]
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Thresholds:
-        """Raises DocumentError for what the schema does not allow, OSError for a file that is not there."""
+        """Read thresholds from a file. Raises DocumentError if the schema rejects it, OSError if it cannot be
+        read."""
         document = parse_json(Path(path).read_bytes(), str(path))
         check_schema(document, "thresholds", str(path))
         return cls(document)
 
     def of_model(self, precision: str, comparison: Comparison) -> list[Missed]:
-        """What of a comparison misses them. Raises InputError for a glob that names nothing."""
+        """The limits that a comparison violates. Raises InputError for a glob that matches nothing."""
         found: list[Missed] = []
         for part, field in _OF_NODES.items():
             rows = getattr(comparison, field)
@@ -86,7 +86,8 @@ class Thresholds:
         return found
 
     def of_sweeps(self, sweeps: Iterable[Sweep]) -> list[Missed]:
-        """What of sweeps misses them. A glob may name ops that were not swept, but a name must be an op's."""
+        """The limits that sweeps violate. A glob may match no swept op, but a name without wildcards must be
+        the name of an op."""
         return [
             missed
             for glob, limits in self.parts.get("ops", {}).items()
@@ -101,7 +102,8 @@ class Thresholds:
 def _require(named: list[Any], part: str, glob: str, known: Iterable[str]) -> None:
     if not named:
         raise InputError(
-            f"thresholds: {glob!r} of {part!r} names no node{did_you_mean(glob, list(dict.fromkeys(known)))}",
+            f"thresholds: {glob!r} of {part!r} matches no node"
+            f"{did_you_mean(glob, list(dict.fromkeys(known)))}",
             got=glob,
             path=f"$.{part}",
         )
@@ -110,7 +112,7 @@ def _require(named: list[Any], part: str, glob: str, known: Iterable[str]) -> No
 def _missed(
     part: str, name: str, precision: str, values: Mapping[str, float], limits: Mapping[str, float]
 ) -> list[Missed]:
-    """A value that is NaN misses any limit."""
+    """The limits that a value violates; NaN violates every limit."""
     return [
         Missed(part, name, precision, key, values[key], limit)
         for key, limit in limits.items()

@@ -1,4 +1,4 @@
-"""Units in the last place: how many steps of a format lie between what was computed and what is right."""
+"""Units in the last place (ULP): the error of a computed value in steps of a format at the right value."""
 
 from __future__ import annotations
 
@@ -9,25 +9,15 @@ import numpy as np
 
 from ..base.dtypes import FORMATS
 
-__all__ = [
-    "BINS",
-    "ElementDifference",
-    "as_bf16",
-    "bf16_codes",
-    "last_place",
-    "steps_of",
-    "ulps",
-    "worst_elements",
-]
-
-BINS = (0.5, 1.0, 2.0, 4.0, 16.0, 64.0, 256.0)  # upper ends of a histogram; one more bin is beyond them
-_LEAST = -126  # exponent of the smallest normal number, of bf16 as of f32
+BINS = (0.5, 1.0, 2.0, 4.0, 16.0, 64.0, 256.0)  # upper ends of a histogram's bins; the last bin is open
+_LEAST = -126  # exponent of the smallest normal number, in bf16 and in f32
 _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
 class ElementDifference:
-    """One element of a result: ``at`` its index or its inputs, ``ulp`` NaN where the distance has none."""
+    """One element of a result. ``at``: index of the element, or the inputs that gave it. ``ulp``: error in
+    ULP; NaN if the error in ULP is undefined."""
 
     at: tuple[float, ...]
     got: float
@@ -35,7 +25,7 @@ class ElementDifference:
     ulp: float
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON-able values; NaN and infinities as text."""
+        """The fields as JSON-able values; NaN and infinities as text."""
         return {
             "at": [_plain(x) for x in self.at],
             "got": _plain(self.got),
@@ -49,13 +39,13 @@ def _plain(x: float) -> float | int | str:
 
 
 def bf16_codes() -> np.ndarray:
-    """float32 [65536]: what each bf16 code means, by code."""
+    """The values of all bf16 codes, as float32 [65536]."""
     return (np.arange(1 << 16, dtype=np.uint32) << 16).view(np.float32)
 
 
 def as_bf16(x: np.ndarray) -> np.ndarray:
-    """float64 of any values, rounded to bf16 once, to nearest, ties to even; what is below the smallest
-    normal number is 0."""
+    """Values rounded once to bf16 (to nearest, ties to even), as float64. Results below the smallest normal
+    number become 0."""
     with np.errstate(all="ignore"):
         place = last_place(x, steps_of("bf16"))
         near = np.round(x / place) * place
@@ -64,23 +54,24 @@ def as_bf16(x: np.ndarray) -> np.ndarray:
 
 
 def steps_of(format: str) -> int:
-    """Significant bits by which results in a format are judged: a dtype's own, of block floats those of bf16,
-    to which their values are unpacked."""
+    """Number of significant bits by which results in a format are judged. For a dtype it is the dtype's own
+    number; for block floats it is that of bf16, because their values are unpacked to bf16."""
     own = FORMATS[format]
     return FORMATS["bf16"].digits if own.shared_exponent else own.digits
 
 
 def last_place(wanted: np.ndarray, digits: int) -> np.ndarray:
-    """float64: the distance between neighbours of ``digits`` significant bits at each value. Below the
-    smallest normal number it is as at that."""
+    """The distance between neighbouring numbers of ``digits`` significant bits at each value, as float64.
+    Below the smallest normal number it is the distance at that number."""
     with np.errstate(all="ignore"):
         exponent = np.frexp(np.abs(np.asarray(wanted, np.float64)))[1] - 1
     return np.exp2(np.maximum(exponent, _LEAST) - (digits - 1.0))
 
 
 def ulps(got: np.ndarray, wanted: np.ndarray, digits: int) -> np.ndarray:
-    """float64: |wanted - got| in last places of ``wanted``, which is not rounded first: 0.5 and below is
-    correctly rounded. NaN where either is not finite, and where wanted is 0, which has no last place."""
+    """|wanted - got| as float64, in units in the last place of ``wanted``. ``wanted`` itself is not rounded,
+    so that a result of 0.5 or less means that ``got`` is correctly rounded. NaN if ``got`` or ``wanted`` is
+    not finite, or if ``wanted`` is 0, which has no last place."""
     a, w = np.asarray(got, np.float64), np.asarray(wanted, np.float64)
     with np.errstate(all="ignore"):
         distance = np.abs(a - w) / last_place(w, digits)
@@ -90,8 +81,8 @@ def ulps(got: np.ndarray, wanted: np.ndarray, digits: int) -> np.ndarray:
 def worst_elements(
     got: np.ndarray, wanted: np.ndarray, digits: int, count: int = _SHOWN
 ) -> list[ElementDifference]:
-    """The elements that are farthest off, by absolute error, the worst first; ``at`` is the index. Those that
-    are finite on one side only come before all others."""
+    """The elements with the largest absolute errors, largest first; their ``at`` is the index in the result.
+    Elements that are finite in only one of ``got`` and ``wanted`` come first."""
     a, w = np.asarray(got, np.float64).ravel(), np.asarray(wanted, np.float64).ravel()
     with np.errstate(all="ignore"):
         error = np.abs(a - w)
@@ -103,7 +94,7 @@ def worst_elements(
     flat = np.argpartition(-error, count - 1)[:count]
     flat = flat[np.argsort(-error[flat], kind="stable")]
     places = ulps(a[flat], w[flat], digits)
-    shape = np.shape(got)  # numpy has no indices of a number
+    shape = np.shape(got)  # unravel_index refuses the shape of a scalar
     indices = np.transpose(np.unravel_index(flat, shape)).tolist() if shape else [[]] * count
     return [
         ElementDifference(tuple(at), float(a[i]), float(w[i]), float(ulp))

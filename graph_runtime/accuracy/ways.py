@@ -1,9 +1,9 @@
-"""Ways of a model's nodes with one format of the simulated devices: what each takes and costs in exactness,
-and the placement that makes time and errors at a price least (bounding.py says what for)."""
+"""Ways to run a model's nodes with one storage format on the simulated devices: the time and error of each
+way, and the placement with the least sum of time and priced error (bounding.py explains the price)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -26,23 +26,22 @@ from ..plan.types import Placement
 from ..rewrite.formats.store_weights import HOST_FORMATS
 from ..run import factory
 from .compare import compare_prepared
-from .differences import EntryDifference
+from .differences import EntryDifference, output_differences
 from .interpreter import call_node, interpret
 from .searching import Goal
 from .side_by_side import latency
 
-__all__ = ["BoundProblem", "FormatTrials", "NodeWays", "Trial", "is_free"]
-
 _ROUNDED = "bfloat16"
-_PLAIN, _STORED = HOST_FORMATS  # of weights
-_MOST = 1 << 40  # ns that an error counts at most: any node would be elsewhere then
+_PLAIN, _STORED = HOST_FORMATS  # weight formats: plain, and stored in bf16
+_MOST = 1 << 40  # largest number of ns that an error counts as; it makes any node change its way
 _NO_ERROR = 1e-18  # nmse below which a way counts as exact
 _CANNOT = (CapacityError, DeviceError, PlanError, UnsupportedOpError)
 
 
 @dataclass(frozen=True)
 class BoundProblem:
-    """A model, its devices and options, its inputs and the right value of each of its entries."""
+    """A model, its devices and options, its inputs, and the exact value of each of its entries for these
+    inputs."""
 
     source: Model
     devices: Sequence[Device]
@@ -59,20 +58,16 @@ class BoundProblem:
         )
 
     def outputs(self, prepared: Prepared) -> list[EntryDifference]:
-        """Run it: how far each output is off."""
+        """Runs the prepared model, and returns the error of each output."""
         module = factory.open_prepared(replace(prepared, compiles=False), self.libraries)
         module.run(**{n: a for n, a in self.given.items() if n in prepared.plan.graph.input_names})
-        graph, found = self.source.graph, []
-        for at, eid in enumerate(graph.outputs.tolist()):
-            node, got = graph.node(graph.maker(eid)), np.array(module.get_output(at).numpy())
-            row = EntryDifference.of(node.name, node.op, "", graph.entry_type(eid), got, self.right[eid])
-            found.append(row)
-        return found
+        return output_differences(self.source.graph, self.right, module)
 
 
 @dataclass(frozen=True)
 class NodeWays:
-    """The device of each node, int [nodes], and the names of those on hosts whose weights are in bf16."""
+    """A way for each node. ``did``: device index of each node, int [nodes]. ``stored``: names of nodes on
+    hosts whose weights are in bf16."""
 
     did: np.ndarray
     stored: tuple[str, ...]
@@ -84,7 +79,8 @@ class NodeWays:
 
 @dataclass(frozen=True)
 class Trial:
-    """A choice that a run has proved: ``value`` of the bound's measure, and what `estimate` predicts."""
+    """A choice that met the bound in a run. ``value``: value of the measure that the bound limits.
+    ``latency_ns``: latency that `estimate` predicts."""
 
     case: FormatTrials
     choice: NodeWays
@@ -94,7 +90,7 @@ class Trial:
 
 
 class _Decided:
-    """The placement policy that has decided already; ``__name__`` is what causes begin with."""
+    """A placement policy that returns a given placement; the plan's reasons begin with its ``__name__``."""
 
     def __init__(self, name: str, did: np.ndarray):
         self.__name__, self._did = name, did
@@ -104,8 +100,8 @@ class _Decided:
 
 
 class FormatTrials:
-    """Trials with one format of the simulated devices. ``fastest_ns``: predicted where errors cost
-    nothing."""
+    """Trials with one storage format on the simulated devices. ``fastest_ns``: predicted latency of the
+    fastest choice, whatever its error."""
 
     def __init__(self, asked: BoundProblem, formats: Mapping[str, str]):
         self.asked, self.formats = asked, dict(formats)
@@ -129,7 +125,7 @@ class FormatTrials:
 
     @property
     def _constants(self) -> Mapping[str, Constant]:
-        """Of the model as it was placed."""
+        """Constants of the model in the form in which it was placed."""
         known = self.placement.pricing.constants
         return known if isinstance(known, Mapping) else {}
 
@@ -141,8 +137,10 @@ class FormatTrials:
     # ---------------------------------------------------------------- one trial
 
     def choice(self, price: float, measured: bool = True) -> NodeWays:
-        """The way of each node that makes time and errors at ``price`` least together."""
-        cost, kept = self.plain.cost.astype(np.float64), self.plain.on_host & self._can_store
+        """The way of each node with the least sum of time and priced error. ``price``: ns per unit of error.
+        ``measured``: whether errors count; else only the time does."""
+        open_hosts = np.array([str(device) in self._hosts for device in self.plain.devices])
+        cost, kept = self.plain.cost.astype(np.float64), self.plain.on_host & open_hosts
         wrong = self.errors if measured else np.zeros((2, *cost.shape))
         exact, coarse = cost + _priced(price, wrong[0]), self.stored.cost + _priced(price, wrong[1])
         better = kept & (coarse < exact) & (self.stored.cost < UNSUPPORTED)
@@ -154,13 +152,8 @@ class FormatTrials:
         rows = np.flatnonzero(better[np.arange(len(did)), did] & (self.placement.graph.func_id >= 0))
         return NodeWays(np.asarray(did, np.int64), tuple(names[nid] for nid in rows.tolist()))
 
-    @property
-    def _can_store(self) -> np.ndarray:
-        """bool [k]: the hosts whose format the caller leaves open."""
-        return np.array([str(device) in self._hosts for device in self.plain.devices])
-
     def prepared(self, choice: NodeWays) -> Prepared:
-        """Planned with a choice. Raises what prepare raises."""
+        """The model planned with a choice. Raises what prepare raises."""
         options, said = self.asked.options, dict[str, Any]()
         if options.placement is not None:
             name = options.placement if isinstance(options.placement, str) else "placement"
@@ -171,14 +164,14 @@ class FormatTrials:
 
     @property
     def exact(self) -> NodeWays:
-        """Where an error counts more than any time."""
+        """The most exact choice, whatever time it takes."""
         return self.choice(float(_MOST) / _NO_ERROR)
 
     # ---------------------------------------------------------------- the search
 
     def search(self, least: int, tell: Tell) -> tuple[list[Trial], int]:
-        """What keeps to the bound of what was run, and how many runs there were. What is no faster than
-        ``least`` ns is not run."""
+        """(the tried choices that meet the bound, the number of tried choices). A choice is not run if its
+        predicted latency is ``least`` ns or more."""
         known: dict[Any, Trial | None] = {}
 
         def tried(choice: NodeWays) -> Trial | None:
@@ -187,20 +180,18 @@ class FormatTrials:
                 known[choice.key] = self._proved(choice, least)
             return known[choice.key]
 
-        if tried(self.fastest) is None and self._exact_enough(tried):
+        # there are errors to price, and the most exact choice meets the bound
+        if tried(self.fastest) is None and (self.errors > 0).any() and tried(self.exact) is not None:
             prices = self._prices()
-            low, high = -1, len(prices)  # below the first all errors are worth it, above the last none
+            low, high = -1, len(prices)  # low: any error is accepted; high: no error is
             while high - low > 1:
                 middle = (low + high) // 2
                 low, high = (low, middle) if tried(self.choice(prices[middle])) else (middle, high)
         return [trial for trial in known.values() if trial is not None], len(known)
 
-    def _exact_enough(self, tried: Callable[[NodeWays], Trial | None]) -> bool:
-        """Whether the bound is kept where errors count most, and there are errors to price."""
-        return bool((self.errors > 0).any()) and tried(self.exact) is not None
-
     def _prices(self) -> list[float]:
-        """One price between each two at which a node alone would change its way, dearest errors last."""
+        """Prices in ascending order. There is one price between any two neighbouring prices at which a node
+        changes its way."""
         able = self.plain.cost < UNSUPPORTED
         exact = np.where(able & (self.errors[0] <= _NO_ERROR), self.plain.cost, 0).max(1, keepdims=True)
         ways = np.stack([np.where(able, self.plain.cost, exact), self.stored.cost])
@@ -223,8 +214,8 @@ class FormatTrials:
 
     @cached_property
     def errors(self) -> np.ndarray:
-        """float64 [2, nodes, k]: nmse of each node alone, on each device in its format, and with a weight in
-        bf16."""
+        """nmse of each node alone on each device, as float64 [2, nodes, k]. Row 0 has the errors with the
+        device's format, row 1 those with the weight in bf16."""
         graph, made = self.placement.graph, np.zeros((2, *self.plain.cost.shape))
         far = np.flatnonzero(~self.plain.on_host)
         if (self.plain.cost[:, far] < UNSUPPORTED)[graph.func_id >= 0].any():
@@ -240,7 +231,8 @@ class FormatTrials:
         return made
 
     def _errors_there(self) -> dict[str, float]:
-        """nmse of each node that runs on the first simulated device, given right values."""
+        """{name: nmse} of each node that can run on the first simulated device. Each node runs alone, with
+        exact inputs."""
         there = next(d for d in self.asked.devices if not d.descriptor.on_host)
         hosts = any(d.descriptor.on_host for d in self.asked.devices)
         case = self.asked.prepare(
@@ -257,12 +249,12 @@ class FormatTrials:
 
 
 def is_free(asked: BoundProblem, device: Device) -> bool:
-    """Whether the caller leaves the format of a device open."""
+    """Whether the caller left the format of a device open."""
     return not {device.kind, str(device)} & set(asked.options.formats)
 
 
 def _rounded_error(node: NodeView, values: Sequence[np.ndarray]) -> float:
-    """nmse of a product whose operands are rounded to bfloat16."""
+    """nmse of a product after its operands are rounded to bfloat16."""
     arrays = [values[eid] for eid in node.inputs]
     rounded = [narrow(a, _ROUNDED).astype(a.dtype) if at < 2 else a for at, a in enumerate(arrays)]
     return max(

@@ -1,6 +1,5 @@
-"""Artifacts: from what a user has to what is run. Prepared plans, module libraries and bundles as files.
+"""Artifacts: the steps from a user's source to runnable files: prepared plans, module libraries and bundles.
 
-Read door (what a source is), plannable, prepare (source -> Plan), libraries/ (a shared object's own
-description), bundles/, parameters (of a bundle, for readers of parameter files), trust (which native code may
-be opened).
+Read door (kinds of sources), prepare (source -> Plan), libraries/ (a shared object's own description),
+bundles/, trust (native code that may be opened).
 """

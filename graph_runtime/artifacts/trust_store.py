@@ -1,12 +1,13 @@
-"""The user's own folder of what is trusted (GR_TRUST_DIR): which libraries, and the key that signs them.
+"""The user's private folder of trust (GR_TRUST_DIR): trusted libraries, and the key that signs them.
+The folder has these files:
 
-    trusted     a line a library: sha256, how it came here ("compiled" or "added"), the day, a name for people
-    key         a secret, 64 hexadecimal digits (trust.py says what it gives)
-    lock        held while ``trusted`` is written
+    trusted     one line per library: sha256, "compiled" or "added", the day, a name for people
+    key         a secret, 64 hexadecimal digits (trust.py says what a key permits)
+    lock        a lock, held while ``trusted`` is written
 
-The folder is 0700 and its files are 0600, all of them owned by the user that runs: others could write hashes
-into anything else, so anything else is not used, and ``problem`` says why. ``trusted`` is written beside its
-place and renamed, so readers take no lock and see all of it or the one before.
+The folder is 0700 and its files are 0600, all owned by the running user: others could write hashes into any
+other folder, so such a folder is not used, and ``problem`` gives the reason. ``trusted`` is written next to
+its place and renamed, so readers take no lock and see the whole new or old file.
 """
 
 from __future__ import annotations
@@ -25,19 +26,6 @@ from typing import NamedTuple
 from ..base import config
 from ..base.errors import GraphRuntimeError
 
-__all__ = [
-    "Trusted",
-    "add",
-    "entries",
-    "folder",
-    "is_sha256",
-    "key",
-    "key_path",
-    "new_key",
-    "problem",
-    "remove",
-]
-
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _MOST_BYTES = 64 << 20
 _LOCK_SECONDS = 30
@@ -45,7 +33,7 @@ _KEY_BYTES = 32
 
 
 class Trusted(NamedTuple):
-    """A library that may be opened: ``how`` is "compiled" or "added", ``day`` as 2026-01-31."""
+    """A trusted library: ``how``: "compiled" or "added"; ``day``: the date of trusting, as 2026-01-31."""
 
     sha256: str
     how: str
@@ -54,18 +42,18 @@ class Trusted(NamedTuple):
 
 
 def is_sha256(text: str) -> bool:
-    """Whether it is a hash as this package writes them: 64 digits in lower case."""
+    """Whether a text is a hash in this package's form: 64 digits in lower case."""
     return _SHA256.match(text) is not None
 
 
 def folder() -> Path:
-    """Where it is kept: GR_TRUST_DIR, else graph_runtime in the user's data folder."""
+    """The path of the folder: GR_TRUST_DIR, else graph_runtime in the user's data folder."""
     base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
     return Path(os.path.expanduser(str(config.get("TRUST_DIR")) or os.path.join(base, "graph_runtime")))
 
 
 def problem() -> str | None:
-    """Why the folder, or what is in it, is not used; None where it is, or is not there yet."""
+    """The reason why the folder or its contents are not used; None if they are, or do not exist yet."""
     return _unsafe_folder() or _read(folder() / "trusted")[1]
 
 
@@ -86,15 +74,14 @@ def _unsafe(path: Path, state: os.stat_result, mode: str) -> str | None:
     if state.st_uid != os.geteuid():
         return f"{path} is not used: it belongs to user {state.st_uid}, not to {os.geteuid()}"
     if state.st_mode & 0o077:
-        return (
-            f"{path} is not used: others may use it, its mode is {stat.S_IMODE(state.st_mode):o} (chmod "
-            f"{mode})"
-        )
+        found = f"{stat.S_IMODE(state.st_mode):o}"
+        return f"{path} is not used: others may use it, its mode is {found} (chmod {mode})"
     return None
 
 
 def _read(path: Path) -> tuple[str, str | None]:
-    """(the text of a private file, why it is not used); no text and no reason where there is none."""
+    """(text of a private file, None), or ("", the reason why the file is not used); ("", None) if the file
+    does not exist."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -110,11 +97,11 @@ def _read(path: Path) -> tuple[str, str | None]:
         return file.read().decode(errors="replace"), None
 
 
-# **************** what is trusted ****************
+# **************** trusted libraries ****************
 
 
 def entries() -> dict[str, Trusted]:
-    """What is trusted, by sha256; nothing where the folder is not used."""
+    """The trusted libraries, by sha256; empty if the folder is not used."""
     return {} if _unsafe_folder() else _parse(_read(folder() / "trusted")[0])
 
 
@@ -124,8 +111,8 @@ def _parse(text: str) -> dict[str, Trusted]:
 
 
 def add(found: Collection[tuple[str, str]], how: str) -> None:
-    """Trust libraries from now on: (sha256, name) of each. Raises GraphRuntimeError where that cannot be
-    written, or the folder is not used."""
+    """Trust libraries from now on. ``found``: pairs (sha256, name) of libraries. Raises GraphRuntimeError if
+    the trust cannot be recorded, or the folder is not used."""
     day = time.strftime("%Y-%m-%d")
 
     def change(text: str) -> str:
@@ -139,13 +126,13 @@ def add(found: Collection[tuple[str, str]], how: str) -> None:
 
 
 def remove(hashes: Collection[str]) -> None:
-    """Trust them no more. Raises GraphRuntimeError where that cannot be written."""
-    gone = set(hashes)
-    _rewrite(
-        lambda text: "".join(
-            line for line in text.splitlines(keepends=True) if line.split(" ", 1)[0].strip() not in gone
-        )
-    )
+    """Stop trusting libraries. Raises GraphRuntimeError if the change cannot be recorded."""
+
+    def change(text: str) -> str:
+        lines = text.splitlines(keepends=True)
+        return "".join(line for line in lines if line.split(" ", 1)[0].strip() not in hashes)
+
+    _rewrite(change)
 
 
 def _plain(name: str) -> str:
@@ -164,10 +151,8 @@ def _rewrite(change: Callable[[str], str]) -> None:
             if changed != text:
                 _replace(path / "trusted", changed)
     except OSError as error:
-        raise GraphRuntimeError(
-            f"cannot write to {path}: {error.strerror or error}; GR_TRUST_DIR chooses another folder",
-            got=str(path),
-        ) from None
+        said = f"cannot write to {path}: {error.strerror or error}; GR_TRUST_DIR chooses another folder"
+        raise GraphRuntimeError(said, got=str(path)) from None
 
 
 @contextmanager
@@ -183,9 +168,8 @@ def _locked(path: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > end:
-                    raise GraphRuntimeError(
-                        f"{path / 'lock'} was held by another process for {_LOCK_SECONDS} s", got=str(path)
-                    ) from None
+                    text = f"{path / 'lock'} was held by another process for {_LOCK_SECONDS} s"
+                    raise GraphRuntimeError(text, got=str(path)) from None
                 time.sleep(0.005)
         yield
     finally:
@@ -193,9 +177,9 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _replace(path: Path, text: str) -> None:
-    import tempfile  # takes 1 ms, and to ask what is trusted needs no new file
+    import tempfile  # the import takes 1 ms, and queries need no new file
 
-    fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+    fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # the file has mode 0600
     try:
         with open(fd, "w", encoding="utf-8") as file:
             file.write(text)
@@ -210,13 +194,13 @@ def _replace(path: Path, text: str) -> None:
 
 
 def key_path() -> Path:
-    """Where the key is: GR_TRUST_KEY, else ``key`` in the folder."""
+    """The path of the key: GR_TRUST_KEY, else ``key`` in the folder."""
     given = str(config.get("TRUST_KEY"))
     return Path(os.path.expanduser(given)) if given else folder() / "key"
 
 
 def key() -> tuple[bytes | None, str | None]:
-    """(the key, why it is not used); neither where there is none."""
+    """(key, None), or (None, the reason why the key is not used); (None, None) if there is no key."""
     path = key_path()
     text, reason = _read(path)
     if text and path.parent == folder():
@@ -231,8 +215,8 @@ def key() -> tuple[bytes | None, str | None]:
 
 
 def new_key() -> Path:
-    """Make a key where there is none; its path. Raises GraphRuntimeError where there is one, or it cannot be
-    written."""
+    """Make a key and return its path. Raises GraphRuntimeError if there is a key already, or if the new one
+    cannot be written."""
     path = key_path()
     if reason := _unsafe_folder():
         raise GraphRuntimeError(f"no key is made: {reason}", got=str(path))
@@ -242,7 +226,6 @@ def new_key() -> Path:
         with open(fd, "w") as file:
             file.write(os.urandom(_KEY_BYTES).hex() + "\n")
     except OSError as error:
-        raise GraphRuntimeError(
-            f"cannot write a key to {path}: {error.strerror or error}", got=str(path)
-        ) from None
+        text = f"cannot write a key to {path}: {error.strerror or error}"
+        raise GraphRuntimeError(text, got=str(path)) from None
     return path

@@ -1,6 +1,5 @@
-"""What all other parts use; it knows nothing of graphs.
+"""The foundations of all other parts; this layer knows nothing of graphs.
 
-Read: errors (the exceptions), config (settings from the environment), dtypes, machine/ (devices and where
-values lie on them), json_text and cursor (bytes from outside), files/ (written, mapped, found), progress,
-version, locks, weaklist and garbage (Python's own), showable and providers (what the top fills in).
-"""
+Read: errors (the exceptions), config (settings from the environment), dtypes, machine/ (devices and layouts),
+json_text (documents), files/ (writing, mapping and finding files), progress (of long steps), version, locks
+and unique, showable and providers (filled in by the top of the package)."""

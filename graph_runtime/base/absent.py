@@ -1,17 +1,16 @@
-"""Why a part that this package imports is not there: it is not installed, or it does not load."""
+"""Why an imported part is missing: it is not installed, or it does not load."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-__all__ = ["load_fault", "no_core"]
-
-# what the loader and a library's own start say where a process gets no more memory
+# words in the error texts of the loader and of libraries when a process gets no more memory
 _MEMORY = ("cannot allocate", "failed to map", "out of memory")
 
 
 def load_fault(error: ImportError) -> str:
-    """What to append to "X needs the package Y": why Y does not load, "" where it is not installed."""
+    """Text to append to "X needs the package Y": why Y does not load, or "" if Y is not installed."""
     if isinstance(error, ModuleNotFoundError):
         return ""
     text = f", which does not load ({error})"
@@ -20,8 +19,31 @@ def load_fault(error: ImportError) -> str:
     return text
 
 
+def requirements() -> list[tuple[str, str]]:
+    """(requirement, extra that asks for it, or "" if none does), from this installation's metadata. Raises
+    PackageNotFoundError for a checkout that is not installed."""
+    from importlib import metadata  # the import takes 10 ms
+
+    found = []
+    for line in metadata.requires("graph-runtime") or ():
+        requirement, _, condition = line.partition(";")
+        extra = re.search(r"extra *== *['\"]([^'\"]+)", condition)
+        found.append((requirement.strip(), extra[1] if extra else ""))
+    return found
+
+
+def installing(extra: str) -> str:
+    """Command that installs the packages of an extra, at the versions for which this installation's metadata
+    asks. The command is right for a checkout and for any wheel."""
+    try:
+        packages = [requirement for requirement, asked in requirements() if asked == extra]
+    except ModuleNotFoundError:  # PackageNotFoundError is one: a checkout on the path has no metadata
+        return f"pip install -e '.[{extra}]' in the checkout"
+    return f"pip install {' '.join(map(repr, packages))}"
+
+
 def no_core(package: Path, error: ImportError) -> ImportError:
-    """The error of a compiled core that is not in the package, or does not load."""
+    """The error for a compiled core that is missing in the package, or does not load."""
     there = sorted(package.glob("_core*.so"))
     if there:
         text = (

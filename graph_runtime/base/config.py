@@ -1,7 +1,6 @@
 """GR_* settings: one table, read from the environment once, overridable by ``with config(...)``.
 
-The table is the documentation; ``graph-runtime devices --settings`` prints it.
-"""
+The table is their documentation, which ``graph-runtime devices --settings`` prints."""
 
 from __future__ import annotations
 
@@ -13,12 +12,10 @@ from typing import Any
 
 from .errors import GraphRuntimeError, did_you_mean
 
-__all__ = ["Setting", "config", "get", "settings"]
-
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: its name without GR_, its default (whose type is the setting's type) and its meaning."""
+    """A setting: its name without GR_, its default (whose type is the setting's type) and its meaning."""
 
     name: str
     default: int | str
@@ -58,7 +55,7 @@ _TABLE = (
     Setting(
         "TORCH_NATIVE",
         "auto",
-        "the C++ way of torch's calls that repeat: auto compiles it beside the program, once it pays, build "
+        "the C++ way of torch's calls that repeat: auto compiles it beside the process, once it pays, build "
         "at the first such call, which waits; off does not use it",
     ),
 )
@@ -66,7 +63,7 @@ _values: dict[str, int | str] = {}
 
 
 def settings() -> tuple[Setting, ...]:
-    """All settings with defaults and meanings."""
+    """All settings, with defaults and meanings."""
     return _TABLE
 
 
@@ -90,9 +87,8 @@ def _convert(setting: Setting, value: Any) -> int | str:
     try:
         return type(setting.default)(value)
     except ValueError:
-        raise GraphRuntimeError(
-            f"GR_{setting.name} must be an integer, got {value!r}: {setting.meaning}", got=value
-        ) from None
+        text = f"GR_{setting.name} must be an integer, got {value!r}: {setting.meaning}"
+        raise GraphRuntimeError(text, got=value) from None
 
 
 @contextmanager

@@ -11,29 +11,15 @@ from typing import Any
 import numpy as np
 
 from .errors import DocumentError, did_you_mean
-from .formats import BY_DTYPE, CONVERTED, FLOATS, FORMATS, NARROW_FLOATS, ROWS, TILED, Format
+from .formats import BY_DTYPE, Format
+from .formats import CONVERTED as CONVERTED
+from .formats import FLOATS as FLOATS
+from .formats import FORMATS as FORMATS
+from .formats import NARROW_FLOATS as NARROW_FLOATS
+from .formats import ROWS as ROWS
+from .formats import TILED as TILED
 
-__all__ = [
-    "BY_DTYPE",
-    "CONVERTED",
-    "FLOATS",
-    "FORMATS",
-    "NARROW_FLOATS",
-    "ROWS",
-    "TILED",
-    "DType",
-    "Format",
-    "as_numpy",
-    "canonical",
-    "format_of",
-    "from_numpy",
-    "is_extension",
-    "is_integer",
-    "parse",
-    "to_numpy",
-]
-
-# DLDataTypeCode of dlpack.h, with TVM 0.14's two float8 names
+# DLDataTypeCode names of dlpack.h, and the two float8 names of TVM 0.14
 _CODES = {"int": 0, "uint": 1, "float": 2, "handle": 3, "bfloat": 4, "e4m3_float": 6, "e5m2_float": 7}
 _PATTERN = re.compile(
     r"(int|uint|float|handle|bool|bfloat|e4m3_float|e5m2_float|custom\[[^\]]*\])(\d*)(?:x(\d+))?\Z"
@@ -42,7 +28,7 @@ _PATTERN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """A parsed dtype string. ``code`` and ``bits`` and ``lanes`` as in DLDataType."""
+    """A parsed dtype string; ``code``, ``bits`` and ``lanes`` as in DLDataType."""
 
     name: str
     code: int
@@ -51,7 +37,7 @@ class DType:
 
     @property
     def itemsize(self) -> int:
-        """Bytes one element takes in a storage pool: ceil(bits * lanes / 8), TVM's rule."""
+        """Bytes of an element in a storage pool: ceil(bits * lanes / 8), TVM's rule."""
         return (self.bits * self.lanes + 7) // 8
 
 
@@ -60,10 +46,8 @@ OPAQUE = 255
 
 @cache
 def parse(text: str) -> DType:
-    """Parse a TVM dtype string ("float32", "int8x4", "bool", "handle", "").
-
-    Raises DocumentError for a name TVM does not know, bits beyond 255 or lanes beyond 65535.
-    """
+    """Parse a TVM dtype string ("float32", "int8x4", "bool", "handle", ""). Raises DocumentError for an
+    unknown name, bits beyond 255 or lanes beyond 65535."""
     if text in ("", "void"):
         return DType("void", 3, 0, 0)
     match = _PATTERN.match(text)
@@ -75,9 +59,8 @@ def parse(text: str) -> DType:
     nbits = int(bits) if bits else (64 if kind == "handle" else 8 if kind.endswith("_float") else 32)
     nlanes = int(lanes) if lanes else 1
     if not 0 < nbits < 256 or not 0 < nlanes < 65536:
-        raise DocumentError(
-            f"type {text!r} has bits or lanes out of range (bits 1..255, lanes 1..65535)", got=text
-        )
+        said = f"type {text!r} has bits or lanes out of range (bits 1..255, lanes 1..65535)"
+        raise DocumentError(said, got=text)
     code = _CODES.get(kind, 129)
     name = "bool" if (code, nbits) == (1, 1) else f"{kind}{nbits}"
     return DType(name if nlanes == 1 else f"{name}x{nlanes}", code, nbits, nlanes)
@@ -85,20 +68,17 @@ def parse(text: str) -> DType:
 
 @cache
 def canonical(text: str) -> str:
-    """The one spelling of a dtype used inside this package: "uint1" and "bool" are "bool", "float" is
-    "float32"."""
+    """This package's spelling of a dtype: "bool" for "uint1" and "bool", "float32" for "float"."""
     return parse(text).name
 
 
 @cache
 def to_numpy(name: str) -> np.dtype:
-    """The numpy dtype of a canonical name; 4-bit integers take one byte, as in TVM.
-
-    Raises DocumentError for dtypes that have no array form (handles, lanes, odd widths).
-    """
+    """The numpy dtype of a canonical name; 4-bit integers take one byte, as in TVM. Raises DocumentError for
+    dtypes that have no array form (handles, lanes, odd widths)."""
     own = BY_DTYPE.get(name)
     if own is not None:
-        # importing takes 5 ms, and most graphs have none
+        # the extension's import takes 5 ms, and most graphs need none of its dtypes
         return np.dtype(getattr(import_module(own.extension), name) if own.extension else name)
     if name in ("int4", "uint4"):
         return np.dtype(name[:-1] + "8")
@@ -109,37 +89,36 @@ def to_numpy(name: str) -> np.dtype:
 
 
 def as_numpy(dtype: Any) -> np.dtype:
-    """What numpy takes for a dtype, as a dtype. numpy itself knows the name of an extension's dtype only once
-    that is imported. Raises TypeError as np.dtype."""
+    """The numpy dtype that ``dtype`` stands for: ``dtype`` is any value that np.dtype takes, or the name of
+    an extension's dtype, even if the extension is not imported yet. Raises TypeError as np.dtype does."""
     return to_numpy(dtype) if is_extension(dtype) else np.dtype(dtype)
 
 
 def is_integer(dtype: Any) -> bool:
-    """Whether it is the name of an integer dtype, signed or not."""
+    """Whether ``dtype`` names an integer dtype, signed or not."""
     return isinstance(dtype, str) and dtype in BY_DTYPE and BY_DTYPE[dtype].kind in ("int", "uint")
 
 
 def is_extension(dtype: Any) -> bool:
-    """Whether it is the name of a dtype that numpy has from an extension."""
+    """Whether ``dtype`` names a dtype that an extension adds to numpy."""
     return isinstance(dtype, str) and dtype in BY_DTYPE and bool(BY_DTYPE[dtype].extension)
 
 
 def from_numpy(dtype: Any) -> str:
-    """The canonical name of a numpy dtype. Raises DocumentError where there is none."""
+    """The canonical name of a numpy dtype. Raises DocumentError for a numpy dtype without such a name."""
     return _name_of(as_numpy(dtype))
 
 
 @lru_cache(64)
 def _name_of(dtype: np.dtype) -> str:
-    """As from_numpy; numpy makes the name of a dtype anew each time."""
+    """The result of from_numpy, cached: numpy builds a dtype's name anew each time."""
     name = dtype.name
     if name not in BY_DTYPE:
-        raise DocumentError(
-            f"numpy dtype {name!r} is not supported; use one of {', '.join(BY_DTYPE)}", got=name
-        )
+        text = f"numpy dtype {name!r} is not supported; use one of {', '.join(BY_DTYPE)}"
+        raise DocumentError(text, got=name)
     return str(name)
 
 
 def format_of(dtype: str) -> Format | None:
-    """The format in which a cpu stores a canonical dtype, None for one that kernels cannot compute with."""
+    """The format in which a cpu stores a canonical dtype, None for a dtype without kernels."""
     return BY_DTYPE.get(dtype)

@@ -1,6 +1,6 @@
 """Every exception that this package raises on purpose.
 
-    GraphRuntimeError               root; carries fields, and one line: what, where, what to do
+    GraphRuntimeError               root; carries fields, and a text of one line: what, where, what to do
      +- DocumentError               bytes that are no valid document (graph.json, params, bundle, manifest)
      |   +- ParamsError             a parameter file; .offset is the byte where it went wrong
      |   +- MissingDataError        a constant whose file is not there
@@ -32,10 +32,8 @@ Fields are keyword arguments and become attributes: raise GraphError("...", path
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
 __all__ = [
@@ -67,7 +65,6 @@ __all__ = [
     "WriteError",
     "afresh",
     "all_there_are",
-    "as_path",
     "did_you_mean",
     "nearest",
     "no_attribute",
@@ -77,18 +74,17 @@ __all__ = [
 ]
 
 
-_LONGEST, _END = 4000, 1000  # characters of an error's text
-_FEW = 12  # names that a text has all of
-_MOST_NAMES, _MOST_LETTERS = 2000, 60  # looked at for the name that was meant: longer ones take minutes
+_LONGEST, _END = 4000, 1000  # most characters of an error's text; characters of its end that a cut keeps
+_FEW = 12  # the text of an error lists all known names if they are no more than this
+_MOST_NAMES, _MOST_LETTERS = 2000, 60  # most names, letters: the search could take minutes
 
 
 class GraphRuntimeError(Exception):
     """Root of all exceptions of this package.
 
-    Fields that are always there, None where they do not apply: ``path`` (JSON path in the document),
-    ``node`` (name), ``op``, ``device``, ``got``, ``wanted``. Others may be added by the raiser; ``fields``
-    holds all of them.
-    """
+    These fields always exist, and are None if they do not apply: ``path`` (JSON path in the document),
+    ``node`` (name), ``op``, ``device``, ``got``, ``wanted``. The code that raises an error may add other
+    fields; ``fields`` holds all that were given."""
 
     path: str | None = None
     node: str | None = None
@@ -104,14 +100,9 @@ class GraphRuntimeError(Exception):
         path = fields.get("path")
         if path and f"`{path}`" not in message:
             message = f"{message} - at `{path}`"
-        super().__init__(_bounded(message))
-
-
-def _bounded(text: str) -> str:
-    """The text, its middle left out where names and keys of a file make it longer than anybody reads."""
-    if len(text) <= _LONGEST:
-        return text
-    return f"{text[: _LONGEST - _END]} ... {text[-_END:]}"
+        if len(message) > _LONGEST:  # long names and keys of a file can make the text too long to read
+            message = f"{message[: _LONGEST - _END]} ... {message[-_END:]}"
+        super().__init__(message)
 
 
 class DocumentError(GraphRuntimeError):
@@ -119,29 +110,29 @@ class DocumentError(GraphRuntimeError):
 
 
 class ParamsError(DocumentError):
-    """A parameter file that is truncated or malformed; ``offset`` is the byte where it went wrong."""
+    """A parameter file that is truncated or malformed; ``offset``: position of the faulty byte."""
 
     offset: int | None = None
 
 
 class MissingDataError(DocumentError):
-    """The values of a constant are needed and the file that has them is not there; ``path`` names it."""
+    """The file with the values of a constant is missing; ``path`` names the file."""
 
 
 class GraphError(GraphRuntimeError):
-    """A document that is well formed and yet no valid graph."""
+    """A well-formed document that is no valid graph."""
 
 
 class UnsupportedOpError(GraphError):
-    """An op, attribute or dtype that nothing here implements."""
+    """An op, attribute or dtype that is not implemented."""
 
 
 class PlanError(GraphRuntimeError):
-    """A placement, layout or storage assignment that cannot be."""
+    """An impossible placement, layout or storage assignment."""
 
 
 class CheckError(PlanError):
-    """The independent checker refused a plan; ``rule`` names which rule it breaks."""
+    """The independent checker refused a plan; ``rule`` is the broken rule."""
 
     rule: str | None = None
 
@@ -151,16 +142,16 @@ class CapacityError(PlanError):
 
 
 class LibraryError(GraphRuntimeError):
-    """A module library that cannot serve this graph on this machine."""
+    """A module library that does not fit this graph or this machine."""
 
 
 class ForeignMachineError(LibraryError):
-    """A library that was built for another architecture or instruction set; ``got`` is that one."""
+    """A library built for another architecture or instruction set; ``got`` names it."""
 
 
 class UntrustedLibraryError(LibraryError):
     """Native code that came with a bundle, was not compiled here by this user and is not trusted; ``sha256``
-    are the hashes of what was refused."""
+    are the hashes of the refused libraries."""
 
     sha256: tuple[str, ...] = ()
 
@@ -182,21 +173,21 @@ class InputError(GraphRuntimeError, ValueError):
 
 
 class HandleError(GraphRuntimeError):
-    """A tensor handle that leads nowhere any more; ``tensor`` is its id."""
+    """A tensor handle whose tensor is gone; ``tensor`` is the handle's id."""
 
     tensor: int | None = None
 
 
 class ImplicitTransferError(GraphRuntimeError):
-    """A transfer that the caller did not ask for by name, where ``no_implicit_transfer`` forbids such."""
+    """A transfer that the caller did not ask for by name, inside ``no_implicit_transfer``."""
 
 
 class KernelError(GraphRuntimeError, RuntimeError):
-    """A kernel reported failure; a RuntimeError, as torch raises for a remainder by 0."""
+    """A kernel failed; also a RuntimeError, as torch raises for a remainder by 0."""
 
 
 class RunCancelledError(KernelError):
-    """Queued work that was cancelled before it began, or that reads what cancelled work should have made."""
+    """Queued work that was cancelled before it began, or that reads outputs of cancelled work."""
 
 
 class SessionBusyError(GraphRuntimeError):
@@ -204,16 +195,16 @@ class SessionBusyError(GraphRuntimeError):
 
 
 class WriteError(GraphRuntimeError, OSError):
-    """A file that could not be written: what was in its place is there still. ``errno`` says why, ``got``
-    which."""
+    """A file could not be written; an earlier file in its place is unchanged. ``errno``: the reason; ``got``:
+    the file."""
 
     def __init__(self, message: str, **fields: Any) -> None:
         super().__init__(message, **fields)
-        self.errno = fields.get("errno")  # which OSError has set to None
+        self.errno = fields.get("errno")  # OSError's own __init__ has set it to None
 
 
 class WaitTimeoutError(GraphRuntimeError, TimeoutError):
-    """The time of a wait is up; what was waited for goes on."""
+    """The timeout of a wait has passed; the work goes on."""
 
 
 class ClusterError(GraphRuntimeError):
@@ -222,7 +213,7 @@ class ClusterError(GraphRuntimeError):
 
 class WorkerLost(ClusterError):
     """A worker ended, or gave no answer, while it had requests, and replaying them did not help. ``worker``:
-    which one; ``cause``: what is known of its end; ``requests``: their ids."""
+    its name; ``cause``: the cause of its end, if known; ``requests``: the ids of the requests."""
 
     worker: str = ""
     cause: str = ""
@@ -230,22 +221,24 @@ class WorkerLost(ClusterError):
 
 
 class RequestError(GraphRuntimeError, ValueError):
-    """A request of the inference protocol that is refused. ``status``: HTTP's; ``path``: where in its JSON;
-    ``retry_after``: seconds after which it may be sent again, None where it never fits."""
+    """A request of the inference protocol is refused. ``status``: the HTTP status; ``path``: place of the
+    fault in the request's JSON; ``retry_after``: seconds after which the request may be sent again, None if
+    sending it again would not help."""
 
     status: int = 400
     retry_after: float | None = None
 
 
 def afresh(error: GraphRuntimeError) -> GraphRuntimeError:
-    """An equal error that was never raised, for one that is kept, or raised about another: it holds no
-    frames, nor what lives in them, and no error that may lead back to it."""
+    """An equal error that was never raised, to be kept or raised elsewhere. The new error refers to no
+    frames, to no objects in frames, and to no error that refers back to the new one."""
     return type(error)(error.args[0], **error.fields)
 
 
 def throw(error: Exception | None) -> None:
-    """Raise an error, if there is one, from a frame that does not keep it: an error that a frame of its own
-    traceback holds lives, with all tensors in those frames, until Python's collector comes by."""
+    """Raise an error, if there is one, from a frame that does not keep the error. If a frame of an error's
+    traceback refers to that error, both live until Python's garbage collector runs, and so do all tensors in
+    the traceback's frames."""
     try:
         if error is not None:
             raise error
@@ -254,8 +247,8 @@ def throw(error: Exception | None) -> None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A text to append to an error about an unknown name: " (did you mean 'relu'?)", the known names if
-    few, or ""."""
+    """Text to append to an error about an unknown name: " (did you mean 'relu'?)", a list of the known names
+    if they are few, or ""."""
     name, names = str(name), [str(k) for k in islice(known, _MOST_NAMES)]
     if 0 < len(names) <= _FEW:
         return all_there_are(name, names)
@@ -264,7 +257,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def all_there_are(name: object, known: Iterable[str]) -> str:
-    """As did_you_mean, with all names, however many: " (did you mean 'relu'?); there are: exp, relu"."""
+    """The text of did_you_mean with all known names, however many: " (did you mean 'relu'?); there are: exp,
+    relu"."""
     names = sorted(map(str, known))
     listed = f"there are: {', '.join(names) or 'none'}"
     meant = nearest(str(name), names)
@@ -272,13 +266,14 @@ def all_there_are(name: object, known: Iterable[str]) -> str:
 
 
 def no_such(what: str, name: object, known: Iterable[str]) -> str:
-    """The text of an error about an unknown word of a few: which was meant, and all that there are."""
+    """Error text for an unknown word, with the word that was probably meant and all known ones."""
     return f"there is no {what} {name!r}{all_there_are(name, known)}"
 
 
 def refuse_words(unknown: Iterable[str], function: Callable[..., Any]) -> None:
-    """Raise InputError for keywords that a function does not have: Python's own error lists none. They come
-    as its ``**unknown: Never``, which type checkers refuse."""
+    """Raise InputError for keywords that a function does not have. The text lists the keywords that it has,
+    which Python's own TypeError does not. The unknown keywords arrive as the function's ``**unknown: Never``,
+    which type checkers refuse."""
     for name in unknown:
         code, listed = function.__code__, getattr(function, "__signature__", None)
         own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -288,7 +283,8 @@ def refuse_words(unknown: Iterable[str], function: Callable[..., Any]) -> None:
 
 
 class _NoAttribute(AttributeError):
-    """Makes its text when that is read: an import of a submodule asks for the name, too, and drops it."""
+    """An AttributeError that builds its text when the text is read: importing a submodule asks the package
+    for the submodule's name first, and drops the error."""
 
     def __init__(self, module: str, name: str, known: Sequence[str]):
         super().__init__(module, name, known, name=name)
@@ -299,25 +295,18 @@ class _NoAttribute(AttributeError):
 
 
 def no_attribute(module: str, name: str, known: Iterable[str]) -> AttributeError:
-    """The error of a module's ``__getattr__``."""
+    """The error that a module's ``__getattr__`` raises."""
     return _NoAttribute(module, name, list(known))
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:
-    """The name that was meant, if one is near."""
-    import difflib  # errors alone need it
+    """The known name that was probably meant, None if no name is near."""
+    import difflib  # only errors need it
 
     if len(name) > _MOST_LETTERS:
         return None
     short = [k for k in names if len(k) <= _MOST_LETTERS]
     return next(iter(difflib.get_close_matches(name, short, n=1, cutoff=0.6)), None)
-
-
-def as_path(value: object, what: str) -> Path:
-    """A caller's path. Raises InputError, which says what was wanted, for anything that is none."""
-    if not isinstance(value, (str, os.PathLike)):
-        raise InputError(f"{what} is given by a path, got {type(value).__name__}", got=type(value).__name__)
-    return Path(value)
 
 
 if not TYPE_CHECKING:

@@ -1,8 +1,8 @@
-"""Public names of a package that are imported when they are first used.
+"""Public names of a package, imported on first use.
 
-A package writes each of them once, where type checkers and editors read it: as ``from .home import name as
-name`` below ``if TYPE_CHECKING:``. Here those lines are read, when the first of the names is asked for.
-"""
+A package lists its public names as lines ``from .home import name as name`` below ``if TYPE_CHECKING:``,
+where type checkers and editors read them, too. This module reads those lines when the first name is asked
+for."""
 
 from __future__ import annotations
 
@@ -15,21 +15,24 @@ from .errors import no_attribute
 
 
 class LateNames:
-    """The names of a package, whose ``__getattr__`` and ``__dir__`` ask it. ``__all__`` is among them."""
+    """The public names of a package, which uses this object in its ``__getattr__`` and ``__dir__``. One of
+    the names is ``__all__``."""
 
     def __init__(self, package: str) -> None:
         self._package = package
 
     @cached_property
     def homes(self) -> dict[str, str]:
-        """public name -> the module that defines it, or that it is in, relative to the package."""
+        """{public name: module that defines the name, or the package of that module}; modules are relative to
+        this package."""
         spec = sys.modules[self._package].__spec__
         text = spec.loader.get_data(spec.origin).decode()  # type: ignore[union-attr]
         lines = [line.split() for line in text.splitlines() if line.startswith("    from .")]
         return {name: home for _, home, _, name, *_ in sorted(lines, key=lambda words: words[3])}
 
     def find(self, name: str) -> Any:
-        """What ``__getattr__`` gives: the value, which is the package's from then on."""
+        """The value of a name, for the package's ``__getattr__``; the value becomes an attribute of the
+        package."""
         if name == "__all__":
             return list(self.homes)
         if name not in self.homes:
@@ -42,4 +45,4 @@ class LateNames:
         module = None if home.strip(".") == "" else import_module(home, self._package)
         if hasattr(module, name):
             return getattr(module, name)
-        return import_module(f"{home.rstrip('.')}.{name}", self._package)  # a module
+        return import_module(f"{home.rstrip('.')}.{name}", self._package)  # the name is the name of a module

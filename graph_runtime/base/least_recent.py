@@ -1,9 +1,9 @@
-"""LeastRecent: a table that drops what was used longest ago, by count and by size.
+"""LeastRecent: a table that drops the least recently used values, by count and by size.
 
-programs = LeastRecent(64, 2**30)
-program = programs.get(key)
-if program is None:
-    program = programs.put(key, compile(...), nbytes)
+kept = LeastRecent(64, 2**30)
+one = kept.get(key)
+if one is None:
+    one = kept.put(key, compile(...), nbytes)
 """
 
 from __future__ import annotations
@@ -12,17 +12,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
-__all__ = ["LeastRecent"]
-
 Kept = TypeVar("Kept")
 
 
 class LeastRecent(Generic[Kept]):
-    """At most ``most`` values of at most ``most_bytes`` together (None: any size); the newest always stays.
+    """At most ``most`` values, whose sizes add up to at most ``most_bytes`` (None: any size). The newest
+    value always stays.
 
-    ``made`` counts what was put in, ``hits`` what was found again, ``dropped`` what had to go.
-    ``forget(value)`` is called for each of these.
-    """
+    ``made`` counts values put in, ``hits`` values found again, ``dropped`` values dropped; ``forget(value)``
+    is called for each dropped value."""
 
     def __init__(
         self, most: int, most_bytes: int | None = None, forget: Callable[[Kept], object] | None = None
@@ -43,7 +41,7 @@ class LeastRecent(Generic[Kept]):
         return iter([value for value, _ in self._held.values()])
 
     def get(self, key: Hashable) -> Kept | None:
-        """The value of a key, which is the most recently used one now; None where it has none."""
+        """The value of a key, which becomes the most recently used one; None if the key has no value."""
         held = self._held.get(key)
         if held is None:
             return None
@@ -52,7 +50,7 @@ class LeastRecent(Generic[Kept]):
         return held[0]
 
     def put(self, key: Hashable, value: Kept, nbytes: int = 0) -> Kept:
-        """Keep a value under a key that has none, and drop what there is no room for; returns the value."""
+        """Keep a value under a new key, after dropping other values to make room. Returns the value."""
         self.make_room(nbytes)
         self._held[key] = value, nbytes
         self._bytes += nbytes
@@ -60,12 +58,12 @@ class LeastRecent(Generic[Kept]):
         return value
 
     def make_room(self, nbytes: int = 0) -> None:
-        """Drop values until one more of this size fits."""
+        """Drop values until a further value of this size fits."""
         while self._held and (len(self._held) >= self.most or self._over(nbytes)):
             self.drop()
 
     def drop(self) -> None:
-        """Drop the value that was used longest ago, if there is one."""
+        """Drop the least recently used value, if there is one."""
         if self._held:
             _, (value, nbytes) = self._held.popitem(last=False)
             self._bytes -= nbytes
@@ -74,7 +72,7 @@ class LeastRecent(Generic[Kept]):
                 self.forget(value)
 
     def clear(self) -> None:
-        """Drop all."""
+        """Drop all values."""
         while self._held:
             self.drop()
 

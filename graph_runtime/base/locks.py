@@ -1,7 +1,7 @@
-"""Locks that a child of fork finds open: its parent's threads, which may hold them, are not there to let go.
+"""Locks that are unlocked in a child of fork: the parent's threads that may hold them do not exist in the
+child.
 
-What they guard are tables of which a child sees each entry whole or not at all.
-"""
+Use these locks only for tables in which a child of fork sees each entry whole or not at all."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ import threading
 import weakref
 from typing import Any
 
-__all__ = ["new_lock", "new_rlock"]
-
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def new_lock() -> threading.Lock:
-    """A threading.Lock."""
+    """A threading.Lock that is unlocked in a child of fork."""
     return _known(threading.Lock())
 
 
 def new_rlock() -> threading.RLock:
-    """A threading.RLock."""
+    """A threading.RLock that is unlocked in a child of fork."""
     return _known(threading.RLock())
 
 
@@ -32,7 +30,7 @@ def _known(lock: Any) -> Any:
 
 def _open_all() -> None:
     for lock in list(_locks):
-        lock._at_fork_reinit()  # as threading's and logging's own
+        lock._at_fork_reinit()  # threading and logging reset their own locks in the same way
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,5 +1,5 @@
-"""What a field of Options carries beside type and default: flags, an example, and where it applies. What
-a value of such fields can do."""
+"""Fields of Options: each has a type, a default, its flags, an example and the places where it applies.
+OptionValue has the methods of a value with such fields."""
 
 from __future__ import annotations
 
@@ -10,36 +10,23 @@ from typing import Any, Self
 
 from .errors import InputError, no_such
 
-__all__ = [
-    "COMPILING",
-    "FLOWS",
-    "NONE",
-    "PLACING",
-    "READING",
-    "REWRITING",
-    "RUNNING",
-    "STORING",
-    "Flag",
-    "OptionValue",
-    "option",
-]
-
-# where an option applies: what is named so takes it
-READING = "reading"  # of a model's file
+# places where an option applies
+READING = "reading"  # when the model's file is read
 REWRITING = "rewriting"
 COMPILING = "compiling"
 PLACING = "placing"
-STORING = "storing"  # values in memory, and computing them
-RUNNING = "running"  # of one session
-FLOWS = "flows"  # of programs, whose sizes and ends runs find
+STORING = "storing"  # when values are stored in memory, and computed
+RUNNING = "running"  # in one session
+FLOWS = "flows"  # in models whose sizes, or ends of loops, are found during a run
 
 NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A flag of the commands, ``--name``. ``form``: how its texts become the field's value, one of
-    the FORMS of cli/options.py. ``shown``: an example of a text. ``least`` and ``most`` of a number."""
+    """A flag of the commands, ``--name``. ``form``: conversion of the flag's text to the field's value, one
+    of the FORMS of cli/options.py. ``shown``: an example of the flag's text. ``least`` and ``most``: limits
+    of a number."""
 
     name: str
     help: str
@@ -50,8 +37,8 @@ class Flag:
 
 
 def option(default: Any, at: str | tuple[str, ...], *flags: Flag, example: str = "") -> Any:
-    """A dataclass field. ``at``: where it applies. ``example`` of a field that is a mapping or a tuple, for
-    the error that asks for one."""
+    """A dataclass field. ``at``: the places where the option applies. ``example``: a mapping or a tuple that
+    errors show for a field of that type."""
     about = {"flags": flags, "at": (at,) if isinstance(at, str) else at, "example": example}
     if default is NONE:
         return field(default_factory=lambda: NONE, metadata=about)
@@ -59,10 +46,10 @@ def option(default: Any, at: str | tuple[str, ...], *flags: Flag, example: str =
 
 
 class OptionValue:
-    """What a dataclass of option_fields.option() can do."""
+    """Base of a dataclass whose fields are made by option_fields.option()."""
 
     def __new__(cls, *args: Any, **words: Any) -> Self:
-        """Refuses names that are no fields, as of() does."""
+        """Refuse keywords that are no fields, as of() does."""
         cls._require(words)
         return object.__new__(cls)
 
@@ -80,10 +67,10 @@ class OptionValue:
 
     @classmethod
     def of(cls, options: Self | None = None, /, **words: Any) -> Self:
-        """``options``, or the defaults, with the fields that ``words`` names; one that is None stays as it
-        was. Raises InputError for a word that is no field."""
+        """``options`` (None: the defaults) with the fields that ``words`` gives; a field given as None stays
+        unchanged. Raises InputError for a word that is no field."""
         if options is not None and not isinstance(options, cls):
-            text = f"options is a gr.Options, got {type(options).__name__}: give its fields as keywords"
+            text = f"options must be a gr.Options, got {type(options).__name__}: give its fields as keywords"
             raise InputError(text, got=type(options).__name__)
         cls._require(words)
         given = {name: value for name, value in words.items() if value is not None}
@@ -92,18 +79,19 @@ class OptionValue:
         return replace(options, **given) if given else options  # type: ignore[type-var]
 
     def at(self, *places: str) -> Self:
-        """The options that apply there, all others as they are by default."""
+        """The options that apply at these places; all other options have their defaults."""
         kept = [one.name for one in fields(self) if {*places} & {*one.metadata["at"]}]  # type: ignore[arg-type]
         return type(self)(**{name: getattr(self, name) for name in kept})
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """What as_json() gave. Raises InputError for a name that is no field, and for a mapping that is
-        none."""
+        """The value from the JSON that as_json() made. Raises InputError for a name that is no field, and for
+        a field that should be a mapping but is not."""
         return cls.of(None, **raw)
 
     def as_json(self) -> dict[str, Any]:
-        """The fields that are not the default, as JSON has them. A function is named "module:function"."""
+        """{field: value as JSON} of the fields that are not the default. A function is named
+        "module:function"."""
         default, names = type(self)(), [one.name for one in fields(self)]  # type: ignore[arg-type]
         return {
             name: _json_form(getattr(self, name))
@@ -113,33 +101,29 @@ class OptionValue:
 
 
 def _checked(name: str, value: Any, example: str) -> Any:
-    """A field's value, which cannot be changed any more. Raises InputError for one that is no mapping, or no
-    list, as the example is."""
+    """A field's value, made immutable. Raises InputError if the example is a mapping but the value is not a
+    mapping, or if the example is a list but the value is not a list."""
     if example.startswith("{"):
         _require_mapping(name, value, example)
         if ": {" in example:
             for key, inner in value.items():
                 _require_mapping(f"{name} of {key}", inner, example.partition(": ")[2][:-1])
-        return MappingProxyType({key: _listed(inner) for key, inner in value.items()})
-    judged = "function" not in example  # those are judged where they are called
+        arrays = {key: inner.tolist() for key, inner in value.items() if hasattr(inner, "tolist")}
+        return MappingProxyType({**value, **arrays})  # arrays as lists, which compare and are JSON
+    judged = "function" not in example  # functions in a list are checked where they are called
     if not isinstance(value, (list, tuple)) or (judged and not all(isinstance(one, str) for one in value)):
         raise InputError(f"{name} is a list of {example}; got {value!r}", got=type(value).__name__)
     return tuple(value)
 
 
 def _require_mapping(name: str, value: object, example: str) -> None:
-    """Raises InputError for what is none."""
+    """Raise InputError if the value is no mapping."""
     if not isinstance(value, Mapping):
         raise InputError(f"{name} is a mapping, as {example}; got {value!r}", got=type(value).__name__)
 
 
-def _listed(value: Any) -> Any:
-    """An array as lists, which compare and are JSON."""
-    return value.tolist() if hasattr(value, "tolist") else value
-
-
 def _json_form(value: Any) -> Any:
-    """A field's value as JSON has it. A function is named "module:function"."""
+    """A field's value in JSON. A function is named "module:function"."""
     if isinstance(value, Mapping):
         return {str(key): _json_form(inner) for key, inner in value.items()}
     if isinstance(value, (tuple, list)):
@@ -151,5 +135,5 @@ def _json_form(value: Any) -> Any:
 
 
 def _is_model(value: Any) -> bool:
-    """Whether it is an object of the field ``costs``, named by its class."""
+    """Whether a value is a cost model; JSON names a cost model by its class."""
     return hasattr(value, "dispatch") and hasattr(value, "copy")

@@ -1,16 +1,13 @@
-"""Functions that take fields of Options as keywords: their signatures, and the Options that a call means."""
+"""Signatures of functions that take fields of Options as keywords."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields
 from inspect import Parameter, Signature, signature
 from typing import Any, TypeVar
 
-from .errors import refuse_words
 from .options import Options
-
-__all__ = ["options_of", "takes_words"]
 
 _Taker = TypeVar("_Taker", bound=Callable[..., Any])
 
@@ -29,8 +26,8 @@ _PARAMETERS = [
 
 
 def takes_words(*at: str) -> Callable[[_Taker], _Taker]:
-    """Decorates a function whose last parameter is ``**words``, fields of Options that apply ``at``, or all:
-    its signature lists them."""
+    """Decorate a function whose last parameter is ``**words``: the function's signature then lists the fields
+    of Options that apply at the places ``at``, or all fields if ``at`` is empty."""
 
     def decorate(function: _Taker) -> _Taker:
         own = [
@@ -44,15 +41,7 @@ def takes_words(*at: str) -> Callable[[_Taker], _Taker]:
             __validate_parameters__=False,
         )
         vars(function)["__signature__"] = made
-        function.__annotations__.pop("words", None)  # what only type checkers know
+        function.__annotations__.pop("words", None)  # this annotation is for type checkers only
         return function
 
     return decorate
-
-
-def options_of(function: Callable[..., Any], options: Options | None, words: Mapping[str, Any]) -> Options:
-    """``options`` with the ``words`` that a function was called with. Raises InputError for one that its
-    signature does not list."""
-    known = signature(function).parameters if words else ()
-    refuse_words([name for name in words if name not in known], function)
-    return Options.of(options, **words)

@@ -1,15 +1,20 @@
-"""Options: how a model is prepared, planned and run, in one value that goes from the caller to the session.
+"""Options: all choices for preparing, planning and running a model, in one value passed from the caller to
+the session.
 
 create(), prepare(), plan(), build_bundle() and the commands take it, or its fields as keywords. A bundle
 keeps it, and ``graph-runtime plan`` prints it.
-"""
+
+Read: option_fields (facts of a field, methods of a value), this module (the fields), option_words (signatures
+of functions that take them)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from .errors import refuse_words
 from .option_fields import (
     COMPILING,
     FLOWS,
@@ -24,14 +29,13 @@ from .option_fields import (
     option,
 )
 
-__all__ = ["MAX_IN_FLIGHT", "Options", "Words"]
-
 MAX_IN_FLIGHT = 8
 
-if TYPE_CHECKING:  # what type checkers and editors see; help() sees option_words.py's
+if TYPE_CHECKING:  # for type checkers and editors; help() shows what option_words.py makes
 
     class Words(TypedDict, total=False):
-        """The fields of Options as keywords; one that is None stays as it was. A test says each line."""
+        """The fields of Options as keywords; None leaves a field unchanged. A test compares these lines with
+        Options."""
 
         dims: Mapping[str, int | tuple[int, ...]] | None
         batch: int | None
@@ -69,65 +73,67 @@ if TYPE_CHECKING:  # what type checkers and editors see; help() sees option_word
 
 @dataclass(frozen=True, kw_only=True)
 class Options(OptionValue):
-    """How a model is prepared, planned and run. Raises InputError for a field that should be a mapping and
-    is none; other words are judged where they are used.
+    """Choices for preparing, planning and running a model. Raises InputError for a field that should be a
+    mapping but is not; other values are checked where they are used.
 
-    Reading an ONNX file. ``dims``: {symbolic dimension: size}, and {input: its sizes} for one without a
-    shape; {symbolic dimension: [sizes]}: buckets, of which one serves a run where that is proven.
-    ``batch``: the first dimension of all inputs, open or not. ``values``: {input: its value}, numbers or
-    arrays, of inputs that become constants.
+    Reading an ONNX file. ``dims``: {symbolic dimension: size}, or {input: its sizes} for an input without a
+    shape. {symbolic dimension: [sizes]} gives buckets, one of which serves a run if its results are proven
+    correct. ``batch``: size of the first dimension of all inputs, whether or not the file leaves it open.
+    ``values``: {input: its value}, numbers or arrays, for inputs that become constants.
 
-    Preparing. ``fuse``: whether nodes may be fused and rewritten; None: those of an ONNX file or a Model may,
-    a graph.json, a Graph and a GraphBuilder say how they want to be run. ``compile``: whether C is generated
-    and compiled for kernels that the installed ones do more slowly; None: those of an ONNX file or a Model,
-    and where nodes may be rewritten; where that fails the installed ones serve, with a warning. ``rules``:
-    rewrite rules of your own, functions of a Net or "package.module:function" each, between simplifying and
-    fusing.
+    Preparing. ``fuse``: whether nodes may be fused and rewritten; None: yes for an ONNX file or a Model, no
+    for a graph.json, a Graph and a GraphBuilder, which say themselves how they are run. ``compile``: whether
+    C is generated and compiled where the result is faster than the installed kernels; None: yes for an ONNX
+    file or a Model, and for all others if nodes may be rewritten. If compiling fails the installed kernels
+    are used, with a warning. ``rules``: your own rewrite rules, each a function of a Net or
+    "package.module:function", run between simplifying and fusing.
 
-    Placing. ``place``: pins, glob over node, op and function names -> device. ``device_map``: device type
-    of the file -> device. ``strict``: a device that the list does not have is an error, not a warning.
-    ``placement``: the policy that places the rest (PLACEMENT_POLICIES), "package.module:function", or such
-    a function; None: mincut for several devices where nodes may be rewritten and there are no pins, else
-    the first device. ``objective``: what placement policies make least: "serial", "makespan" or
-    "throughput". ``fallback``: a node that cannot run where it is asked to is an "error", or runs on a
-    "host" of the list. ``costs``: what times are, a costs.CostModel or "package.module:Name" of one; None:
-    this package's. ``topology``: how chips are cabled, a name, a path or a Topology; None: what one sends
-    to another goes through the host. ``interconnect``: how machines are connected, a path or an
-    Interconnect, as ``cluster.interconnect`` is; None: by links of 1 Gbit/s.
+    Placing. ``place``: pins, {glob over node, op and function names: device}. ``device_map``: {device type of
+    the file: device}. ``strict``: whether a device missing in the list is an error and not a warning.
+    ``placement``: the policy that places the other nodes (PLACEMENT_POLICIES), "package.module:function", or
+    such a function; None: mincut for several devices if nodes may be rewritten and there are no pins, else
+    the first device. ``objective``: the quantity that placement policies minimise: "serial", "makespan" or
+    "throughput". ``fallback``: treatment of a node that cannot run on its device: "error", or "host" to run
+    it on a host of the list. ``costs``: the cost model, a costs.CostModel or "package.module:Name" of such a
+    class; None: this package's cost model. ``topology``: cabling of chips, a name, a path or a Topology;
+    None: transfers between chips go through the host. ``interconnect``: links between machines, a path or an
+    Interconnect, such as ``cluster.interconnect``; None: links of 1 Gbit/s.
 
-    ``stream``: inputs that stay on the host and that every run copies where they are read, globs over their
-    names; "auto" among them: as many of the largest weights as make the rest fit, where that is faster than
-    what else fits.
+    ``stream``: globs over the names of inputs that stay on the host and that every run copies to their
+    readers. "auto" adds the largest weights, as many as must stay on the host for the other values to fit, if
+    that is faster than the alternatives.
 
-    ``error_bound``: "pcc=0.999", or another measure of docs/accuracy.md: devices and formats of nodes are
-    chosen so that the predicted time is least while all outputs keep to it, which runs on ``bound_inputs``
-    prove, {input: array or .npy file}; what these leave out is drawn from a seed (docs/placement.md).
+    ``error_bound``: bound of the outputs' error, as "pcc=0.999", or another measure of docs/accuracy.md.
+    Devices and formats of nodes are chosen for the least predicted time with which all outputs meet the
+    bound, as checked by runs on ``bound_inputs``, {input: array or .npy file}; inputs not given there are
+    drawn from a seed (docs/placement.md).
 
-    Storing and computing. ``formats``: device or kind -> format of its floats; of a host, of its products'
-    weights (docs/cpu.md). ``layouts``: glob -> layout of what those nodes make, as
-    "l1/tile/bf16/height[8x1]" (plan/wishes.py); of nodes on a host the format of their weights.
-    ``numerics``: device or kind -> {"fidelity", "dst", "numerics"} of nodes that do not say. ``policy``: how
-    ops are cut onto the cores of buda boards (BALANCER_POLICIES); None: as the file says, else each kernel
-    cuts its own. ``reuse``: how memory is shared, "serial", "safe" or "off" (docs/memory.md); None: "safe"
-    for what may run on queues, else "serial". ``order``: the order of the nodes, a function of a
-    LaidOutGraph; ``packer``: what looks for offsets; both as functions or "package.module:function"; None:
-    this package's (docs/extending.md).
+    Storing and computing. ``formats``: {device or kind: format of its floats}; for a host, the format of the
+    weights of products only (docs/cpu.md). ``layouts``: {glob: layout of the results of nodes that it names,
+    as "l1/tile/bf16/height[8x1]"} (plan/wishes.py); for nodes on a host, the format of their weights.
+    ``numerics``: {device or kind: {"fidelity", "dst", "numerics"}} for nodes without numerics of their own.
+    ``policy``: the balancer policy that cuts ops onto the cores of buda boards (BALANCER_POLICIES); None: the
+    file's policy. If the file has no policy, each kernel cuts its own op. ``reuse``: sharing of memory,
+    "serial", "safe" or "off" (docs/memory.md); None: "safe" for plans that may run on queues, else "serial".
+    ``order``: a function of a LaidOutGraph that orders the nodes; ``packer``: a function that finds offsets
+    in memory. Both are given as a function or as "package.module:function"; None: this package's function
+    (docs/extending.md).
 
-    Running. ``threads``: size of the intra-op pool; None: as it is. ``queues``: "threads" lets run() use the
-    devices' queues, "inline" does not. ``max_in_flight``: queued runs that hold memory at once; the next one
-    waits for the oldest. ``unset_inputs``: runs "refuse" inputs that were never set, or "allow" them, as TVM.
-    ``programs``: of different sizes that a model of open sizes keeps; ``most_steps``: iterations of a loop
-    whose end a run finds. ``most_warnings``: Python warnings about a plan that a module gives when it is
-    opened, one by one, before it says how many more there are; 0: none.
-    """
+    Running. ``threads``: size of the intra-op pool; None: unchanged. ``queues``: "threads" if run() may use
+    the devices' queues, else "inline". ``max_in_flight``: most queued runs that hold memory at once; a
+    further run waits for the oldest. ``unset_inputs``: whether runs "refuse" inputs that were never set, or
+    "allow" them, as TVM does. ``programs``: most specializations kept for a model of open sizes;
+    ``most_steps``: most iterations of a loop whose end a run finds. ``most_warnings``: most Python warnings
+    about a plan that opening a module gives one by one; of further warnings only the number is given; 0: no
+    warnings."""
 
     dims: Mapping[str, int | tuple[int, ...]] = option(
         NONE,
         READING,
         Flag(
             "dim",
-            "Bind a symbolic dimension of an ONNX file: batch=4; of an input without a shape all of them: "
-            "x=1x3x224x224; several sizes are buckets of programs: batch=1,8,32; repeatable.",
+            "Set a symbolic dimension of an ONNX file: batch=4; all those of an input without a shape: "
+            "x=1x3x224x224; several sizes are buckets: batch=1,8,32; repeatable.",
             form="sizes",
             shown="batch=4",
         ),
@@ -156,8 +162,8 @@ class Options(OptionValue):
         REWRITING,
         Flag(
             "fuse",
-            "Whether nodes are fused and rewritten. Without either: those of an ONNX file "
-            "are, those of a graph.json are run as they are written.",
+            "Whether nodes are fused and rewritten. By default, those of an ONNX file "
+            "are, those of a graph.json are run unchanged.",
             form="choice",
         ),
     )
@@ -166,8 +172,8 @@ class Options(OptionValue):
         COMPILING,
         Flag(
             "compile",
-            "Whether C is generated and compiled for kernels that the installed ones do more slowly. "
-            "Without either: those of an ONNX file, and where nodes are rewritten.",
+            "Whether C is generated and compiled for kernels of which the installed ones are slower. "
+            "By default, for an ONNX file, and if nodes are rewritten.",
             form="choice",
         ),
     )
@@ -176,7 +182,7 @@ class Options(OptionValue):
         COMPILING,
         Flag(
             "most-warnings",
-            "Warnings about a plan that are shown one by one, 5 if not given; 0: none.",
+            "Number of warnings about a plan shown one by one, by default 5; 0: none.",
             form="number",
             least=0,
         ),
@@ -207,18 +213,20 @@ class Options(OptionValue):
         PLACING,
         Flag(
             "placement",
-            "The placement policy: what places nodes that neither --place nor the file places: single, "
-            "greedy, mincut, heft, optimal, or package.module:function; without it mincut where nodes may be "
+            "The placement policy, for nodes that neither --place nor the file places: single, "
+            "greedy, mincut, heft, optimal, or package.module:function; by default mincut if nodes may be "
             "rewritten, else the first device.",
         ),
     )
     objective: str = option(
-        "serial", PLACING, Flag("objective", "What --placement makes least: serial, makespan or throughput.")
+        "serial",
+        PLACING,
+        Flag("objective", "The quantity that --placement minimises: serial, makespan or throughput."),
     )
     fallback: str = option(
         "error",
         PLACING,
-        Flag("fallback", "A node that cannot run where it is asked to: error, or host with a warning."),
+        Flag("fallback", "For a node that cannot run on its device: error, or host with a warning."),
     )
     costs: Any = option(
         None,
@@ -230,15 +238,13 @@ class Options(OptionValue):
         PLACING,
         Flag(
             "topology",
-            "How chips are cabled, for placing and simulating: n300, t3000, galaxy, or a file of your own.",
+            "Cabling of chips, for placing and simulating: n300, t3000, galaxy, or a file of your own.",
         ),
     )
     interconnect: Any = option(
         None,
         PLACING,
-        Flag(
-            "interconnect", "How machines are connected, for devices as node1/tt:0: a file (docs/devices.md)."
-        ),
+        Flag("interconnect", "Links between machines, for devices as node1/tt:0: a file (docs/devices.md)."),
     )
     stream: tuple[str, ...] = option(
         (),
@@ -246,7 +252,7 @@ class Options(OptionValue):
         Flag(
             "stream",
             "Inputs that stay on the host and that every run copies: a glob over their names, or auto for "
-            "as many weights as have no room; repeatable.",
+            "as many weights as do not fit; repeatable.",
             form="texts",
         ),
         example="globs over inputs, as ['w*'] or ['auto']",
@@ -256,8 +262,8 @@ class Options(OptionValue):
         REWRITING,
         Flag(
             "error-bound",
-            "Choose devices and formats of nodes so that the predicted time is least while every output "
-            "reaches pcc=0.999 (or cosine, nmse, max_abs, max_rel, max_ulp, p99_ulp), proved by runs.",
+            "Choose devices and formats of nodes for the least predicted time with which every output "
+            "reaches pcc=0.999 (or cosine, nmse, max_abs, max_rel, max_ulp, p99_ulp), checked by runs.",
         ),
     )
     bound_inputs: Mapping[str, Any] = option(
@@ -287,7 +293,7 @@ class Options(OptionValue):
         (PLACING, STORING),
         Flag(
             "format",
-            "How a device stores floats: tt=bf16, or tt:1=bfp8_b; repeatable.",
+            "Format in which a device stores floats: tt=bf16, or tt:1=bfp8_b; repeatable.",
             form="pairs",
             shown="tt=bf16",
         ),
@@ -298,8 +304,8 @@ class Options(OptionValue):
         (PLACING, STORING),
         Flag(
             "layout",
-            "Where and how nodes' values lie on a device: 'conv*=l1/block[4x8]', 'h=dram/row_major' "
-            "(a glob as of --place); repeatable.",
+            "Memory and layout of nodes' values on a device: 'conv*=l1/block[4x8]', 'h=dram/row_major' "
+            "(a glob as for --place); repeatable.",
             form="pairs",
             shown="'conv1=l1'",
         ),
@@ -315,14 +321,11 @@ class Options(OptionValue):
             shown="tt=HiFi2",
         ),
         Flag(
-            "dst",
-            "What a device keeps sums in: tt=fp32 or tt=bf16; repeatable.",
-            form="words",
-            shown="tt=bf16",
+            "dst", "Format of a device's sums: tt=fp32 or tt=bf16; repeatable.", form="words", shown="tt=bf16"
         ),
         Flag(
             "numerics",
-            "Arithmetic of a device: tt=fast, exact (slow), or ttnn's functions; repeatable.",
+            "Arithmetic of a device: tt=fast, tt=exact (slow), or tt=ttnn (its functions); repeatable.",
             form="words",
             shown="tt=exact",
         ),
@@ -333,21 +336,23 @@ class Options(OptionValue):
         STORING,
         Flag(
             "policy",
-            "The balancer policy: how ops are cut onto the cores of a buda board: nlp, ribbon, cnn, "
-            "optimal, ...; without it each kernel cuts its own. Also takes what --placement takes, but for "
+            "The balancer policy, which cuts ops onto the cores of a buda board: nlp, ribbon, cnn, "
+            "optimal, ...; by default each kernel cuts its own. Also takes the values of --placement, except "
             "optimal.",
         ),
     )
     reuse: str | None = option(
         None,
         STORING,
-        Flag("reuse", "Which values may share memory: serial (least), safe (no waits between queues), off."),
+        Flag(
+            "reuse", "Sharing of memory by values: serial (least bytes), safe (no waits between queues), off."
+        ),
     )
     order: str | Callable[..., Any] | None = option(
-        None, STORING, Flag("order", "An order of nodes of your own: package.module:function.")
+        None, STORING, Flag("order", "Your own order of nodes: package.module:function.")
     )
     packer: str | Callable[..., Any] | None = option(
-        None, STORING, Flag("packer", "A memory packer of your own: package.module:function.")
+        None, STORING, Flag("packer", "Your own memory packer: package.module:function.")
     )
     threads: int | None = option(
         None, RUNNING, Flag("threads", "Threads that one kernel may use.", form="number", least=1, most=256)
@@ -357,3 +362,12 @@ class Options(OptionValue):
     unset_inputs: str = option("refuse", RUNNING)
     programs: int = option(64, FLOWS)
     most_steps: int = option(1_000_000, FLOWS)
+
+
+def options_of(function: Callable[..., Any], options: Options | None, words: Mapping[str, Any]) -> Options:
+    """``options`` changed by the ``words`` given to a function. Raises InputError for a word that its
+    signature does not list."""
+    known = signature(function).parameters if words else ()
+    if unknown := [name for name in words if name not in known]:
+        refuse_words(unknown, function)
+    return Options.of(options, **words)

@@ -1,24 +1,22 @@
-"""Names by which a lower layer asks a higher one, which it must not import: the package's top answers.
+"""Objects of higher layers, which lower layers get by name because they must not import higher layers.
 
-``graph_runtime/__init__.py`` says which module that is; it is imported at the first ``provided()``. A table
-of docs/architecture.md has all names, the modules that ask, and why (tests/system/test_layers.py).
-"""
+``graph_runtime/__init__.py`` names the module of each object, which is imported at the first
+``provided(name)``. A table of docs/architecture.md has all names, the modules that ask, and why
+(tests/system/test_layers.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["provide", "provided"]
-
 _providers: dict[str, Callable[[], Any]] = {}
 
 
 def provide(providers: Mapping[str, Callable[[], Any]]) -> None:
-    """``{name: function that imports and returns what answers to it}``."""
+    """Register ``{name: function that imports and returns the object}``."""
     _providers.update(providers)
 
 
 def provided(name: str) -> Any:
-    """What answers to ``name``."""
+    """The object registered as ``name``."""
     return _providers[name]()

@@ -1,7 +1,7 @@
-"""Values that a higher layer shows: the top of the package gives these types their methods.
+"""Base classes of types that a notebook displays. The code of their methods is in a higher layer, views/.
 
-``graph_runtime/__init__.py``, which knows views/, attaches them when the package is imported.
-"""
+``graph_runtime/__init__.py``, which may import views/, adds the methods to these classes when the package is
+imported."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ if TYPE_CHECKING:
     import os
     from pathlib import Path
 
-__all__ = ["Showable", "Viewable"]
-
 
 class Showable:
-    """Base of what is shown where it is the last value of a cell."""
+    """Base of types that a notebook displays as the last value of a cell."""
 
     __slots__ = ()
 
@@ -25,7 +23,7 @@ class Showable:
 
 
 class Viewable(Showable):
-    """Base of what has a page of its own, too."""
+    """Base of types that also have an HTML page of their own."""
 
     __slots__ = ()
 

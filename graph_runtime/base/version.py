@@ -1,5 +1,3 @@
-"""The version of this package, which pyproject.toml and the wheel say, too."""
-
-__all__ = ["VERSION"]
+"""The version of this package; pyproject.toml and the wheel have the same."""
 
 VERSION = "0.2.0"

@@ -1,5 +1,4 @@
-"""The compiled core, as planning and runs use it.
+"""The compiled core, for planning and runs.
 
-Read: core (alone imports the compiled ``_core``), gr_arg and shard_structs (its structs), built_in and
-blas (its kernels), programs/ (a plan as flat arrays), packing, circular and tiles (what planning asks).
-"""
+Read: core (the only module that imports the compiled ``_core``), blas (OpenBLAS, for some kernels), programs/
+(a plan as flat arrays), packing, circular and tiles (questions that planning asks the core)."""

@@ -1,9 +1,9 @@
-"""OpenBLAS behind some kernels of the host: the wheel scipy-openblas32 (extra ``blas``), where installed.
+"""OpenBLAS as the library behind some kernels of the host: the wheel scipy-openblas32 (extra ``blas``), if
+installed.
 
-Kernels that call it (Body.library "openblas") serve nodes that name them (``gr.kernel``), which
-``compile --tune`` makes of those for which they are faster here. Without the wheel the op's default kernel
-serves such a node.
-"""
+Kernels that call OpenBLAS (Body.library "openblas") serve the nodes that name them in ``gr.kernel``;
+``compile --tune`` sets this attribute where such a kernel is faster on this machine. Without the wheel the
+op's default kernel serves such a node."""
 
 from __future__ import annotations
 
@@ -12,28 +12,27 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..base.absent import installing
 from ..base.errors import LibraryError
 from ..ir.ops import registry
-from ..ir.ops.select import Selected, select
+from ..ir.ops.rules import Selected, select
 from ..ir.ops.targets import kernel_by_rule
 from . import core
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
-__all__ = ["absent", "select_present", "version"]
-
 _WHEEL = "scipy-openblas32"
 _FILE = "libscipy_openblas*.so"
-_PREFIX = "scipy_"  # of its symbols, so that no other library has them
+_PREFIX = "scipy_"  # prefix of the wheel's symbols, which no other library's symbols have
 
 
 @cache
 def absent() -> str | None:
-    """None once OpenBLAS is open, for the rest of the process; else why there is none."""
+    """Text: why OpenBLAS cannot be used. None if it can: it is then open for the rest of the process."""
     wheel = _wheel()
     if wheel is None:
-        return f"{_WHEEL} is not installed (pip install 'graph-runtime[blas]')"
+        return f"{_WHEEL} is not installed ({installing('blas')})"
     root = Path(str(wheel.locate_file(""))).resolve()
     found = [Path(str(file.locate())).resolve() for file in wheel.files or () if file.match(_FILE)]
     here = [path for path in found if path.is_relative_to(root) and path.is_file()]
@@ -46,33 +45,36 @@ def absent() -> str | None:
     return None
 
 
-def select_present(
-    op: registry.Op, attrs: registry.Attrs, kind: str, inputs: registry.Types, outputs: registry.Types
+def present(
+    selected: Selected,
+    op: registry.Op,
+    attrs: registry.Attrs,
+    kind: str,
+    inputs: registry.Types,
+    outputs: registry.Types,
 ) -> Selected:
-    """The body that serves an op, as select; where the one it names calls a library that is absent,
-    another one, with a warning."""
-    selected = select(op, attrs, kind, inputs, outputs)
-    reason = absent() if selected.library else None
+    """``selected``, if its library is there. If the body of ``selected`` calls a library that is absent:
+    another selection for the op, with a warning."""
+    reason = absent()
     if reason is None:
         return selected
     others = {name: value for name, value in attrs.items() if name != registry.KERNEL}
     if kernel := kernel_by_rule(op, inputs, others):
         others[registry.KERNEL] = kernel
     other = select(op, others, kind, inputs, outputs)
-    warnings.warn(
-        f"{reason}: {other.name} serves nodes that name {selected.name}, which may be slower", stacklevel=2
-    )
+    text = f"{reason}: {other.name} serves nodes that name {selected.name}, which may be slower"
+    warnings.warn(text, stacklevel=2)
     return other
 
 
 def version() -> str:
-    """The wheel's version, "" where it is not installed."""
+    """The wheel's version, "" if it is not installed."""
     wheel = _wheel()
     return wheel.version if wheel else ""
 
 
 def _wheel() -> Distribution | None:
-    from importlib import metadata  # takes 5 ms, and few graphs name a kernel that calls OpenBLAS
+    from importlib import metadata  # the import takes 5 ms, and few graphs name a kernel that calls OpenBLAS
 
     try:
         return metadata.distribution(_WHEEL)

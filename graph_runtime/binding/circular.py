@@ -1,13 +1,13 @@
-"""Circular buffers: what kernels take of a core's L1, as they say when they are called without data.
+"""Circular buffers: the bytes of a core's L1 that kernels take for them. A kernel that is called without data
+answers with these bytes.
 
-    Plan --of_plan--> bytes of each node         plan() refuses what finds no room beside the plan's tensors
+    Plan --planned--> Plan                       with the bytes of each node, refused without room
     Program --measured--> Program                with the bytes of each instruction, which runs keep free
 
-Of a device that computes as ttnn does a plan has what ttnn's programs would open (plan/card_programs.py); a
-program that runs has what our kernels open, always. Only kernels that are built in are asked: one compiled
-for a node is the same body. A library's function that has no gr.op counts as 0; what it opens is checked when
-it runs.
-"""
+For a device that computes as ttnn, a plan has the bytes of the buffers of ttnn's programs
+(plan/card_programs.py), but a program that runs always has those of this package's kernels. Only built-in
+kernels are asked: a kernel compiled for a node has the same body. A library's function without gr.op counts
+as 0 bytes; its buffers are checked when the function runs."""
 
 from __future__ import annotations
 
@@ -21,48 +21,46 @@ import numpy as np
 from ..base.errors import LibraryError, UnsupportedOpError
 from ..base.machine.devices import NO_KERNELS, Device
 from ..base.machine.layout import L1, Layout
-from ..base.unique import unique_values
 from ..ir.graph import COPY, Func, Graph, TensorType
 from ..ir.ops.numerics import Numerics
-from ..plan.storage.capacity import check_circular
 from ..plan.types import Plan
 from . import core
-from .built_in import generic_kernel
 from .core import ffi, lib
-from .gr_arg import ARG, arg_record
-from .programs.lower import chosen, lower
-from .programs.program import INSTR, Kernel, Program
+from .programs.program import ARG, INSTR, Kernel, Program, arg_record, chosen, generic_kernel, lower
 
-__all__ = ["l1_number", "measured", "of_instructions", "of_kernel", "of_node", "of_plan", "peak"]
+
+def planned(plan: Plan) -> Plan:
+    """The plan, with the bytes of circular buffers of each node. Raises CapacityError if these buffers have
+    no room beside the plan's tensors."""
+    needs = of_plan(plan)
+    _require_room(plan, needs)
+    return replace(plan, circular=needs)
 
 
 def of_plan(plan: Plan) -> np.ndarray:
     """int64 [nodes]: the most bytes of circular buffers that each node opens on a core."""
     found = np.zeros(plan.graph.num_nodes, np.int64)
-    if any(map(_cores, plan.devices)):
+    if any(device.circular_cores for device in plan.devices):
         program = lower(plan, _built_in)
         found[program.nid] = _asked(program)
-        if _as_ttnn(plan):
-            from ..plan.card_programs import program_of  # few plans take the cost models of cards
+        if plan.as_ttnn:
+            from ..plan.card_programs import program_of_node  # few plans need the cost models of cards
 
             for nid in program.nid.tolist():
-                made = program_of(plan, plan.graph.node(nid))
+                made = program_of_node(plan, plan.graph.node(nid))
                 if made is not None:
                     found[nid] = made.nbytes
     return found
 
 
-def _as_ttnn(plan: Plan) -> bool:
-    return any(numerics.numerics == "ttnn" for numerics in plan.numerics)
-
-
 def of_node(graph: Graph, nid: int, device: Device, layouts: Sequence[Layout], numerics: Numerics) -> int:
-    """The same of a node alone, wherever it were placed. ``layouts``: of what it reads and makes there."""
+    """The bytes of circular buffers of one node on any device. ``layouts``: layouts of the node's inputs,
+    then of its outputs, on that device."""
     view = graph.node(nid)
-    assert view.func is not None  # it is a call
+    assert view.func is not None  # the node is a call, so it has a function
     words = Numerics.of(view.func.attrs).over(numerics)
     if words.numerics == "ttnn":
-        from ..plan.card_programs import card_program  # as above
+        from ..plan.card_programs import card_program  # imported late, as above
 
         made = card_program(view.func, view.input_types, view.output_types, device, layouts, words)
         if made is not None:
@@ -79,31 +77,24 @@ def of_node(graph: Graph, nid: int, device: Device, layouts: Sequence[Layout], n
 
 
 def measured(program: Program) -> Program:
-    """The program with ``circular``. Raises CapacityError where a node's circular buffers find no room beside
-    the plan's tensors, unless planning has looked at that."""
+    """The program with ``circular`` filled in. Raises CapacityError if a node's circular buffers have no room
+    beside the plan's tensors; this is not checked again if planning has checked it."""
     plan = program.plan
-    if plan.circular is not None and not _as_ttnn(plan):
-        return replace(program, circular=plan.circular[program.nid])
-    if not any(map(_cores, plan.devices)):
+    if program.circular is not None:
+        return program
+    if not any(device.circular_cores for device in plan.devices):
         return replace(program, circular=np.zeros(program.count, np.int64))
     own = all(kernel.fn in _not_libraries() for kernel in program.kernels)
     found = _asked(program if own else lower(plan, _built_in))
     needs = np.zeros(plan.graph.num_nodes, np.int64)
     needs[program.nid] = found
-    check_circular(plan, needs)
+    _require_room(plan, needs)
     return replace(program, circular=found)
 
 
-def of_instructions(program: Program, instrs: np.ndarray | slice = slice(None)) -> dict[int, int]:
-    """{did: the most that one of these instructions of a measured program opens}, without zeros."""
-    assert program.circular is not None  # it is measured
-    needs, did = program.circular[instrs], program.plan.did[program.nid[instrs]]
-    return {int(d): int(needs[did == d].max()) for d in unique_values(did[needs > 0]).tolist()}
-
-
 def of_kernel(device: Device, kernel: Kernel, args: np.ndarray, words: np.ndarray) -> int:
-    """The same of one call. ``args`` ARG [args], whose shapes are pointers."""
-    cores = np.array([_cores(device)], np.int32)
+    """The bytes of circular buffers of one call. ``args`` ARG [args], whose shapes are pointers."""
+    cores = np.array([device.circular_cores], np.int32)
     if not cores[0] or kernel.packed or kernel.fn == core.copy_kernel():
         return 0
     instr = np.zeros(1, INSTR)
@@ -113,25 +104,24 @@ def of_kernel(device: Device, kernel: Kernel, args: np.ndarray, words: np.ndarra
 
 
 def l1_number(device: Device) -> int:
-    """The number of a device's L1 among its memories. Raises DeviceError where it has none."""
+    """Index of L1 among a device's memories. Raises DeviceError for a device without L1."""
     return device.descriptor.memories.index(device.descriptor.memory(L1))
 
 
 def peak(handle: Any, memory: int) -> int:
-    """The most bytes of each bank of a memory that runs so far kept free of tensors for circular buffers."""
+    """The most bytes of a bank that any run so far has kept free of tensors for circular buffers."""
     out = ffi.new("uint64_t[3]")
     lib.gr_circular_stats(handle.pointer, memory, out)
     return out[1]
 
 
-# **************** asking ****************
+# **************** asking the kernels ****************
 
 
-def _cores(device: Device) -> int:
-    """Cores that open circular buffers; 0 where a device has no L1, or no kernels."""
-    descriptor = device.descriptor
-    has_l1 = any(memory.name == L1 for memory in descriptor.memories)
-    return descriptor.grid[0] * descriptor.grid[1] if has_l1 and device.kernels != NO_KERNELS else 0
+def _require_room(plan: Plan, needs: np.ndarray) -> None:
+    from ..plan.storage.memory import check_circular  # a plan that is read from a bundle needs no passes
+
+    check_circular(plan, needs)
 
 
 @cache
@@ -145,19 +135,20 @@ def _not_libraries() -> frozenset[int]:
 
 
 def _built_in(func: Func, kind: str, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> Kernel:
-    """The kernel to ask: that of the wheel, or one that opens nothing."""
+    """The kernel to ask about circular buffers: the one built into the wheel, or one that opens none."""
     if func.op is not None and func.name != COPY and kind != NO_KERNELS:
         try:
             return generic_kernel(func, kind, inputs, outputs)
-        except (UnsupportedOpError, LibraryError):  # told where kernels are bound
+        except (UnsupportedOpError, LibraryError):  # the error is raised where kernels are bound
             pass
     return Kernel(func.name, core.null_kernel())
 
 
 def _asked(program: Program) -> np.ndarray:
-    """int64 [instrs]: what each kernel that is built in says."""
+    """int64 [instrs]: the bytes of circular buffers that each built-in kernel answers, 0 for other
+    kernels."""
     plan = program.plan
-    cores = np.array([_cores(device) for device in plan.devices], np.int32)[plan.did[program.nid]]
+    cores = np.array([device.circular_cores for device in plan.devices], np.int32)[plan.did[program.nid]]
     cores[~np.array([k.fn in _bodies() for k in program.kernels] or [False], bool)[program.kid]] = 0
     asked = np.flatnonzero(cores)
     found = np.zeros(program.count, np.int64)

@@ -1,6 +1,7 @@
-"""The command line: ``graph-runtime COMMAND``, one command a file, no logic of its own.
+"""The command line: ``graph-runtime COMMAND``, one file per command. Commands call the package and have no
+logic of their own.
 
-Exit codes: 0 all is well; 1 a comparison or verification failed; 2 bad usage or bad input; 3 out of memory or
+Exit codes: 0 success; 1 a comparison or verification failed; 2 bad usage or bad input; 3 out of memory or
 over a device's capacity; 4 a kernel failed; 130 Ctrl-C.
 """
 
@@ -21,27 +22,27 @@ _CODES = ((DeviceMemoryError, 3), (CapacityError, 3), (MemoryError, 3), (KernelE
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the ``graph-runtime`` command: errors become one line on stderr and an exit code.
 
-    ``argv``: the arguments without the command's name, by default the process's. Typer is imported here,
-    by users of the command line only. Raises SystemExit.
+    ``argv``: the arguments without the command's name; by default the arguments of the process. Typer is
+    imported only here. Raises SystemExit.
     """
     args = sys.argv[1:] if argv is None else list(argv)
     try:
         code = _command(args)
-    except KeyboardInterrupt:  # while modules are imported, too
+    except KeyboardInterrupt:  # Ctrl-C may come while modules are imported, too
         sys.exit(130)
     sys.exit(code if args else 2)
 
 
 def _command(args: Sequence[str]) -> Any:
-    """Run a command; the code that it gives. Errors become SystemExit."""
-    from .app import UsageError, program
+    """Run a command and return its exit code. Errors become SystemExit."""
+    from .app import UsageError, typer_app
 
     given = list(args) or ["--help"]
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.showwarning = _show_warning
         try:
-            return program(given)(args=given, prog_name="graph-runtime", standalone_mode=False)
+            return typer_app(given)(args=given, prog_name="graph-runtime", standalone_mode=False)
         except UsageError as error:
             command = error.ctx.command_path if error.ctx else "graph-runtime"
             print(f"error: {_one_line(error.format_message())} (see {command} --help)", file=sys.stderr)

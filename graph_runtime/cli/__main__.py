@@ -1,4 +1,4 @@
-"""python -m graph_runtime.cli: the command, for where its script is not on the path."""
+"""python -m graph_runtime.cli: runs the command when its script is not on the PATH."""
 
 from . import main
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from ..artifacts.plannable import Plannable
+from ..artifacts.door import Plannable
 from ..base.errors import InputError
 from ..base.files.writing import write_whole
 from ..base.machine.devices import parse, parse_list
@@ -24,9 +24,7 @@ from ..plan.record import record
 from ..run.library import open_libraries
 from ..views.exactness import accuracy_page, found_text, models_text, sweeps_text
 from . import options as opt
-from .output.progress import progress
-from .sources import is_bundle, open_program
-from .values import pairs, read_input
+from .sources import is_bundle, open_first, pairs, progress, read_input
 
 if TYPE_CHECKING:
     from ..accuracy.precision import Precision
@@ -47,7 +45,7 @@ Precisions = Annotated[
     list[str] | None,
     typer.Option(
         "--as",
-        help="A way to compute, words between slashes: bf16, bfp8_b/LoFi, f32/exact/dst=bf16; repeat to "
+        help="A precision, as words between slashes: bf16, bfp8_b/LoFi, f32/exact/dst=bf16; repeat to "
         "compare several side by side.",
     ),
 ]
@@ -55,8 +53,8 @@ Limits = Annotated[
     Path | None,
     typer.Option(
         "--thresholds",
-        help='A JSON file of what must be reached: {"outputs": {"*": {"pcc": 0.99}}, "alone": {...}, '
-        '"accumulated": {...}, "ops": {"*": {"max_ulp": 1}}}. Exit code 1 where it is not.',
+        help='A JSON file of limits: {"outputs": {"*": {"pcc": 0.99}}, "alone": {...}, '
+        '"accumulated": {...}, "ops": {"*": {"max_ulp": 1}}}. Exit code 1 if one is missed.',
     ),
 ]
 Search = Annotated[
@@ -64,23 +62,19 @@ Search = Annotated[
     typer.Option(
         "--search",
         help="Find nodes that may be coarser, so that every output reaches pcc=0.99 (or cosine, nmse, "
-        "max_abs, max_rel, max_ulp, p99_ulp). Exit code 1 where the model misses that as it is.",
+        "max_abs, max_rel, max_ulp, p99_ulp). Exit code 1 if the unchanged model misses that.",
     ),
 ]
 Choices = Annotated[
     list[str] | None,
-    typer.Option("--choice", help="What --search may choose for a node, as --as; repeat for more."),
+    typer.Option("--choice", help="A precision for --search to choose from, as for --as; repeat for more."),
 ]
-Runs = Annotated[int, typer.Option("--runs", min=3, help="Runs of the whole model that --search may take.")]
+Runs = Annotated[int, typer.Option("--runs", min=3, help="Most runs of the whole model by --search.")]
 Output = Annotated[
     Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        help="Write the graph that --search found, with its plan; weights beside it as .params.",
-    ),
+    typer.Option("--output", "-o", help="Write --search's graph with its plan, and its weights as .params."),
 ]
-Html = Annotated[Path | None, typer.Option("--html", help="Write all of it as one HTML file.")]
+Html = Annotated[Path | None, typer.Option("--html", help="Write the results as one HTML file.")]
 _MODELS = (".onnx", ".mlir", ".json", ".bundle")
 
 
@@ -102,9 +96,9 @@ def accuracy(
     html: Html = None,
     json: opt.Json = False,
 ) -> None:
-    """Say how exact ops or a model are on a simulated device, in several formats, fidelities and arithmetics
-    side by side. Ops are swept over all bf16 numbers; of a model each node is compared with numpy, alone and
-    with errors added up. docs/accuracy.md says what the numbers mean.
+    """Measure the errors of ops or a model on a simulated device, in several formats, fidelities and
+    arithmetics side by side. Ops are swept over all bf16 numbers; each node of a model is compared with
+    numpy, alone and with errors accumulated. docs/accuracy.md explains the numbers.
 
     Example: graph-runtime accuracy exp gelu --as bf16 --as bfp8_b
 
@@ -123,9 +117,9 @@ def accuracy(
     if len(what) == 1 and _is_model(what[0]):
         asked = _Search(search, choice, runs, output)
         with progress(not json) as tell:
-            program = open_program(Path(what[0]), device, library, params, options, tell)
-            program, options = _on_devices(program, device, options)
-            question = _question(program, options, pairs(input, "--input"), seed)
+            opened = open_first(Path(what[0]), device, library, params, options, tell)
+            opened, options = _on_devices(opened, device, options)
+            question = _question(opened, options, pairs(input, "--input"), seed)
             document, missed = _model(question, precisions or [Precision()], limits, tell)
             found = asked.found(question, precisions, tell)
         if found is not None:
@@ -166,24 +160,28 @@ def _is_model(text: str) -> bool:
     return path.suffix in _MODELS or path.is_file() or is_bundle(path)
 
 
-def _on_devices(program: Plannable, asked: list[str] | None, options: Options) -> tuple[Plannable, Options]:
-    """Where neither the caller nor the file says what runs where, all that the first simulated device has
-    kernels for runs there, tt:0 where no list is given, and the rest on a host."""
-    if program.bundle is not None or program.graph.hints.device_type is not None:
-        return program, options
-    program = replace(program, asked=asked or ["tt:0", "cpu:0"])
-    devices = parse_list(program.devices)
+def _on_devices(opened: Plannable, asked: list[str] | None, options: Options) -> tuple[Plannable, Options]:
+    """(source, options) with a device for each node. If the caller or the file chooses devices, both are
+    unchanged. Otherwise a node runs on the first simulated device (by default tt:0) if there is a kernel for
+    the node, else on a host.
+    """
+    if opened.bundle is not None or opened.graph.hints.device_type is not None:
+        return opened, options
+    opened = replace(opened, asked=asked or ["tt:0", "cpu:0"])
+    devices = parse_list(opened.devices)
     far = next((d for d in devices if not d.descriptor.on_host), None)
     if far is None or options.place or options.placement:
-        return program, options
+        return opened, options
     host = any(d.descriptor.on_host for d in devices)
-    return program, Options.of(options, place={"*": str(far)}, fallback="host" if host else None)
+    return opened, Options.of(options, place={"*": str(far)}, fallback="host" if host else None)
 
 
 def _ops_only(given: Mapping[str, Any]) -> None:
     for flag, value in given.items():
         if value:
-            raise InputError(f"{flag} is of a model; ops are swept over all bf16 numbers", got=flag)
+            raise InputError(
+                f"{flag} is for models, and ops are swept over all bf16 numbers: leave it out", got=flag
+            )
 
 
 # ---------------------------------------------------------------- ops
@@ -211,23 +209,23 @@ def _ops(
 # ---------------------------------------------------------------- a model
 
 
-def _question(program: Plannable, options: Options, given: dict[str, str], seed: int) -> Question:
+def _question(opened: Plannable, options: Options, given: dict[str, str], seed: int) -> Question:
     from ..accuracy.side_by_side import Question
     from ..base.errors import did_you_mean
 
-    graph, rng = program.graph, np.random.default_rng(seed)
+    graph, rng = opened.graph, np.random.default_rng(seed)
     types = dict(zip(graph.input_names, map(graph.entry_type, graph.input_eids.tolist()), strict=True))
     for name in given:
         if name not in types:
             text = f"--input {name}: the graph has no such input{did_you_mean(name, types)}"
             raise InputError(text, got=name)
     return Question.of(
-        program,
-        program.devices,
+        opened,
+        opened.devices,
         options,
         inputs={name: read_input(text, types[name], rng) for name, text in given.items()},
         seed=seed,
-        libraries=open_libraries(program.libraries),
+        libraries=open_libraries(opened.libraries),
     )
 
 
@@ -240,21 +238,22 @@ def _model(
 
 
 class _Search:
-    """--search with its flags, judged before anything runs."""
+    """The value of --search and of its flags, checked before anything runs."""
 
     def __init__(self, text: str | None, choices: list[str] | None, runs: int, output: Path | None):
         from ..accuracy.precision import Precision
         from ..accuracy.searching import CHOICES, Goal
 
         if text is None and (choices or output):
-            raise InputError("--choice and --output are of --search: give it, as --search pcc=0.99")
+            raise InputError("--choice and --output need --search: give one, as in --search pcc=0.99")
         self._goal = None if text is None else Goal.of(text)
         self._choices, self._runs, self._output = choices or CHOICES, runs, output
         for one in self._choices:
             Precision.of(one)
 
     def found(self, question: Question, precisions: list[Precision], tell: Any) -> Found | None:
-        """Begin with the first precision; write what was found."""
+        """The result of the search, which is also written to --output; None without --search. The search
+        begins with the first precision."""
         from ..accuracy.searching import search
 
         if self._goal is None:

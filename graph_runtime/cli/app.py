@@ -1,4 +1,4 @@
-"""The table of commands, and the program of those that a command line may mean."""
+"""The table of commands, and a Typer app with the commands that the arguments may mean."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["COMMANDS", "UsageError", "program"]
+__all__ = ["COMMANDS", "UsageError", "typer_app"]
 
-UsageError: Any = typer.BadParameter.__base__  # click's, which typer brings along or has inside
+UsageError: Any = typer.BadParameter.__base__  # base class in the click that typer depends on or contains
 
 _HELP = (
-    "Run graph.json with a module library on CPUs and simulated Tenstorrent devices.\n\n"
-    "Exit codes: 0 all is well, 1 a comparison or verification failed, or the doctor found something broken, "
-    "2 bad usage or bad input, "
-    "3 out of memory, 4 a kernel failed, 130 Ctrl-C."
+    "Compile, run, plan and serve models on CPUs and simulated Tenstorrent devices.\n\n"
+    "Exit codes: 0 success; 1 a comparison or verification failed, or doctor found something broken; 2 bad "
+    "usage or bad input; 3 out of memory; 4 a kernel failed; 130 Ctrl-C."
 )
-# in the order of --help; each is the module of its name, whose one public name is its function or its Typer
+# Commands in the order of --help. Each command has a module of its name, whose only public name is the
+# command's function or Typer.
 COMMANDS = (
     "compile",
     "kernel",
@@ -55,17 +55,17 @@ def _top(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end."),
     ] = False,
 ) -> None:
-    """Options of no command."""
+    """The options that may be given without a command."""
 
 
-def program(args: Sequence[str] = ()) -> typer.Typer:
-    """What takes these arguments: with the command that they begin with, or with all of them, whose help or
-    "did you mean" it shows then. Only modules of commands that it has are imported."""
+def typer_app(args: Sequence[str] = ()) -> typer.Typer:
+    """The app for these arguments. If they begin with a command, the app has only that command, and only its
+    module is imported; else the app has all commands, to show its help or "did you mean"."""
     named = bool(args) and args[0] in COMMANDS
     app = typer.Typer(
-        callback=_top,  # one command alone is named, too
+        callback=_top,  # with a callback, a single command keeps its name, too
         no_args_is_help=True,
-        add_completion=not named,  # a shell asks with no arguments
+        add_completion=not named,  # completion runs without arguments
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
         help=_HELP,
@@ -76,5 +76,7 @@ def program(args: Sequence[str] = ()) -> typer.Typer:
         if isinstance(made, typer.Typer):
             app.add_typer(made, name=name)
         else:
-            app.command(name=name)(made)
+            paragraphs = [" ".join(part.split()) for part in (made.__doc__ or "").split("\n\n")]
+            first = paragraphs[0].partition(". ")[0].removesuffix(".") + "."
+            app.command(name=name, help="\n\n".join(paragraphs), short_help=first)(made)
     return app

@@ -10,9 +10,7 @@ import typer
 from ..artifacts.prepare import prepare
 from ..base.options import Options
 from . import options as opt
-from .output.progress import progress
-from .sources import open_program, open_run
-from .values import random_array
+from .sources import open_first, open_run, progress, random_array
 
 __all__ = ["bench"]
 
@@ -25,15 +23,15 @@ def bench(
     library: opt.LibraryFiles = None,
     params: opt.Params = None,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Measurements.")] = 10,
-    number: Annotated[int, typer.Option("--number", min=1, help="Runs a measurement, at least.")] = 1,
+    number: Annotated[int, typer.Option("--number", min=1, help="Minimum runs per measurement.")] = 1,
     min_repeat_ms: Annotated[
-        int, typer.Option("--min-repeat-ms", min=0, help="More runs until a measurement takes so long.")
+        int, typer.Option("--min-repeat-ms", min=0, help="Minimum milliseconds of a measurement.")
     ] = 50,
     end_to_end: Annotated[
         bool, typer.Option("--end-to-end", help="Set inputs and fetch outputs too.")
     ] = False,
     nodes: Annotated[
-        bool, typer.Option("--nodes", help="A table of what each node takes alone, over --repeat runs.")
+        bool, typer.Option("--nodes", help="Print a table of each node's time, over --repeat runs.")
     ] = False,
     seed: opt.Seed = 0,
     native: opt.Native = True,
@@ -45,8 +43,8 @@ def bench(
     Example: graph-runtime bench net.bundle --repeat 20 --threads 1
     """
     with progress(not json) as tell:
-        program = open_program(graph, device, library, params, options, tell, native=native, rebuild=rebuild)
-        module = open_run(program, prepare(program, None, options, tell=tell), tell)
+        opened = open_first(graph, device, library, params, options, tell, native=native, rebuild=rebuild)
+        module = open_run(opened, prepare(opened, None, options, tell=tell), tell)
     rng = np.random.default_rng(seed)
     names = module.get_input_info()[0]
     values: dict[str, Any] = {name: random_array(module.get_input(name).type, rng) for name in names}
@@ -54,7 +52,7 @@ def bench(
         module.set_input(**values)
         times = module.benchmark_nodes(repeat)
         if json:
-            opt.print_json({"graph": program.name, "empty_ns": times.empty_ns, "nodes": times.rows()})
+            opt.print_json({"graph": opened.name, "empty_ns": times.empty_ns, "nodes": times.rows()})
         else:
             typer.echo(str(times))
         return
@@ -65,7 +63,7 @@ def bench(
     if json:
         opt.print_json(
             {
-                "graph": program.name,
+                "graph": opened.name,
                 "devices": [str(d) for d in module.session.plan.devices],
                 "instructions": calls,
                 "results": result.results,

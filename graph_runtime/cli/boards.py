@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from ..artifacts.plannable import Plannable
+from ..artifacts.door import Plannable
 from ..artifacts.prepare import prepare
 from ..base.errors import InputError, did_you_mean
 from ..base.machine.descriptors import read_board
@@ -20,13 +20,11 @@ from ..simulation.estimate import Estimate, compare_boards
 from ..views import report
 from . import options as opt
 
-__all__ = ["show_boards", "stored_as"]
-
 _SHOWN = 5
 
 
 def show_boards(
-    program: Plannable,
+    opened: Plannable,
     boards: str,
     options: Options,
     *,
@@ -38,8 +36,8 @@ def show_boards(
     json: bool,
     tell: Tell,
 ) -> None:
-    """Print an estimate for each board of a list as "n150,p150". What a board has no kernel for runs on its
-    host. Raises InputError for a board that is unknown."""
+    """Print an estimate for each board of a list such as "n150,p150". Nodes without a kernel on a board run
+    on its host. Raises InputError for an unknown board."""
     names = _names(boards)
     options = replace(options, fallback="host")
     kinds = [_described(board).kind for board in names]
@@ -47,19 +45,20 @@ def show_boards(
     def plan_on(board: str) -> Any:
         tell("estimating", names.index(board), len(names))
         kind = kinds[names.index(board)]
-        return prepare(program, [f"{kind}:0={board}", "cpu:0"], stored_as(dtype, [kind], options)).plan
+        return prepare(opened, [f"{kind}:0={board}", "cpu:0"], stored_as(dtype, [kind], options)).plan
 
     found = compare_boards(plan_on, names, traced=traced, runs=runs, turn_ns=turn_ns)
     if json:
         opt.print_json(
-            {"model": program.name, "batch": batch, "boards": [one.as_dict(batch, _SHOWN) for one in found]}
+            {"model": opened.name, "batch": batch, "boards": [one.as_dict(batch, _SHOWN) for one in found]}
         )
     else:
         typer.echo(_text(found, batch, set(kinds)))
 
 
 def stored_as(dtype: str | None, devices: Sequence[str], options: Options) -> Options:
-    """The options with floats stored so on the simulated kinds of a list of devices."""
+    """The options, changed so that each simulated kind of device in ``devices`` stores floats in
+    ``dtype``."""
     if not dtype:
         return options
     simulated = {board.kind for board in known().values() if board.simulated}
@@ -68,7 +67,8 @@ def stored_as(dtype: str | None, devices: Sequence[str], options: Options) -> Op
 
 
 def _described(name: str) -> Descriptor:
-    """The descriptor of a board that may have a stack and parameters, or is a file."""
+    """The descriptor of a board. ``name``: name of a board, perhaps with a stack and parameters, or path of a
+    file."""
     path = name.partition("[")[0]
     return read_board(path) if path.endswith(".json") else known()[path.partition("/")[0]]
 
@@ -77,15 +77,10 @@ def _names(boards: str) -> list[str]:
     there = [name for name, board in known().items() if board.simulated]
     names = [name.strip() for name in boards.split(",") if name.strip()]
     for name in names:
-        if (
-            not name.partition("[")[0].endswith(".json")
-            and name.partition("/")[0].partition("[")[0] not in there
-        ):
-            raise InputError(
-                f"--board {boards}: there is no board {name!r}{did_you_mean(name, there)}",
-                got=name,
-                wanted=there,
-            )
+        file = name.partition("[")[0].endswith(".json")
+        if not file and name.partition("/")[0].partition("[")[0] not in there:
+            text = f"--board {boards}: there is no board {name!r}{did_you_mean(name, there)}"
+            raise InputError(text, got=name, wanted=there)
     if not names:
         raise InputError("--board names no board: write --board n150,p150", got=boards, wanted=there)
     return names
@@ -107,7 +102,7 @@ def _text(found: Sequence[Estimate], batch: int, kinds: Collection[str]) -> str:
                 "latency ms": f"{one.latency_ns / 1e6:,.3f}" if one.fits else "",
                 "runs/s": f"{one.throughput:,.1f}" if one.fits else "",
                 "items/s": f"{one.throughput * batch:,.1f}" if one.fits else "",
-                "stands on": one.basis,
+                "basis": one.basis,
             }
         )
     parts = [report.table(rows, tuple(rows[0]), opt.terminal_width())]

@@ -24,7 +24,7 @@ _KINDS = {
 
 
 class Action(StrEnum):
-    """What is done with the cache."""
+    """What to do with the cache."""
 
     show = "show"
     prune = "prune"
@@ -43,21 +43,17 @@ def cache(
         typer.Argument(
             metavar="[show|prune|clear]",
             parser=_action,
-            help="show: what is there, by kind and age; prune: delete what is too "
-            "old or too much; clear: delete all.",
+            help="show: list the contents by kind and age; prune: delete old entries and those "
+            "above the size limit; clear: delete all.",
         ),
     ] = Action.show,
     days: Annotated[
         float | None,
-        typer.Option(
-            "--days", help="prune: what was not used for so many days goes; without it GR_CACHE_DAYS."
-        ),
+        typer.Option("--days", help="prune: delete entries unused for so many days; default GR_CACHE_DAYS."),
     ] = None,
     mb: Annotated[
         float | None,
-        typer.Option(
-            "--mb", help="prune: if it has more MiB, the longest unused goes; without it GR_CACHE_MB."
-        ),
+        typer.Option("--mb", help="prune: keep the last used ones up to so many MiB; default GR_CACHE_MB."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -98,7 +94,8 @@ def cache(
 
 
 def _summary(entries: Sequence[Any]) -> dict[str, Any]:
-    """Of entries as codegen/cache.py has them: number, bytes and ages in seconds, in all and by kind."""
+    """A summary of all entries, and one of each kind: number, bytes, and ages in seconds. ``entries``:
+    entries of the cache (codegen/cache.py)."""
     by_kind = {kind: [entry for entry in entries if entry.kind == kind] for kind in _KINDS}
     return {**_totals(entries), "kinds": {kind: _totals(found) for kind, found in by_kind.items()}}
 

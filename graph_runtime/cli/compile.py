@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..artifacts.plannable import Waiting
+from ..artifacts.door import Waiting
 from ..base.errors import InputError
 from ..base.options import Options
 from ..binding import core
@@ -16,9 +16,7 @@ from ..run.factory import warn_of
 from ..run.tuning import Tuner
 from . import options as opt
 from .output.pictures import Html, page_of_problem, write_prepared_page
-from .output.progress import progress
-from .sources import open_given
-from .values import pairs
+from .sources import open_given, pairs, progress
 
 if TYPE_CHECKING:
     from ..run.flows.flow_module import FlowModule
@@ -32,27 +30,17 @@ def compile_(
         Path, typer.Argument(metavar="MODEL", help="An ONNX file, .mlir (StableHLO), or graph.json.")
     ],
     output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", help="The bundle to write: a folder, or a stored zip if it ends in .zip."
-        ),
+        Path, typer.Option("--output", "-o", help="The bundle: a folder, or a stored zip if it ends in .zip.")
     ],
     options: Options,
     device: opt.Devices = None,
     library: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--library",
-            help="A module library that the bundle takes along, for functions without gr.op; "
-            "repeat for more.",
-        ),
+        typer.Option("--library", help="A library for functions without gr.op, to include; repeatable."),
     ] = None,
     params: opt.Params = None,
     input: opt.Inputs = None,
-    march: Annotated[
-        str,
-        typer.Option("--march", help="auto (x86-64-v3 where this CPU has it, else v2), native, or a level."),
-    ] = "auto",
+    march: opt.March = "auto",
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Compilers at a time.")] = None,
     tune: Annotated[
         bool,
@@ -63,18 +51,14 @@ def compile_(
         ),
     ] = False,
     closed: Annotated[
-        bool,
-        typer.Option(
-            "--closed",
-            help="Leave the model itself out of a bundle of open sizes: it has those of --dim and no others.",
-        ),
+        bool, typer.Option("--closed", help="Omit the model from the bundle: it has only the sizes of --dim.")
     ] = False,
     html: Html = None,
     verbose: opt.Verbose = False,
     json: opt.Json = False,
 ) -> None:
-    """Import a model, place and plan it, generate and compile C for its kernels, and write a bundle. A model
-    of open sizes keeps them: it is in the bundle, beside programs for the sizes that --dim gives.
+    """Import a model, place and plan it, generate and compile C for its kernels, and write a bundle. For a
+    model of open sizes, the bundle contains the model, and programs for the sizes of --dim.
 
     Example: graph-runtime compile model.onnx --device cpu:0 --device tt:0 -o model.bundle
 
@@ -84,27 +68,27 @@ def compile_(
     from ..codegen.cache import open_cache
 
     with progress(not json) as tell:
-        program = open_given(graph, device, library, params, options, tell)
-        if isinstance(program, Waiting):
-            if program.bundle is not None or library or params:
-                raise program.why
-            from .flows import compile_flow  # needs onnx, which few commands do
+        opened = open_given(graph, device, library, params, options, tell)
+        if isinstance(opened, Waiting):
+            if opened.bundle is not None or library or params:
+                raise opened.why
+            from .flows import compile_flow  # needs onnx, unlike most commands
 
             given = pairs(input, "--input")
-            _say_flow(compile_flow(program, output, options, given, closed, tell), output, closed, json)
+            _say_flow(compile_flow(opened, output, options, given, closed, tell), output, closed, json)
             return
         if input:
             raise InputError(f"--input is for models whose values a run finds: {graph} needs none", got=input)
-        if program.bundle is not None:
+        if opened.bundle is not None:
             raise InputError(
                 f"{graph} is a bundle, compiled already; compile takes a graph.json, "
                 "StableHLO or an ONNX file; the one in a bundle is named by graph-runtime inspect",
                 got=str(graph),
             )
-        with page_of_problem(html, program.name):
+        with page_of_problem(html, opened.name):
             prepared = prepare_programs(
-                {"main": program},
-                program.devices,
+                {"main": opened},
+                opened.devices,
                 options,
                 libraries=library or (),
                 measure=Tuner(open_cache().times) if tune else None,
@@ -114,7 +98,7 @@ def compile_(
         write = partial(write_prepared, libraries=library or (), built_in=core.generic_kernels(), tell=tell)
         write(prepared, output, options, march=march, jobs=jobs)
     made = prepared["main"]
-    write_prepared_page(html, program.name, made)
+    write_prepared_page(html, opened.name, made)
     if json:
         opt.print_json(
             {

@@ -18,7 +18,7 @@ def devices(
     settings: Annotated[bool, typer.Option("--settings", help="List the GR_* settings instead.")] = False,
     json: Json = False,
 ) -> None:
-    """List the devices that can be named, with their memories.
+    """List the available names of devices, with their memories.
 
     Example: graph-runtime devices
 
@@ -41,7 +41,7 @@ def devices(
 
 
 def _describe(descriptor: Descriptor) -> list[str]:
-    """The lines of one board: how it is named, its cores, its memories."""
+    """Lines that describe one board: its name, cores and memories."""
     note = " (test only: its kernels do nothing)" if descriptor.test_only else ""
     default = f" (= {descriptor.kind}:N)" if descriptor.default else ""
     lines = [f"{descriptor.kind}:N={descriptor.name}{default}{note}"]

@@ -14,8 +14,8 @@ _MARKS = {"ok": "ok     ", "absent": "absent ", "broken": "BROKEN "}
 
 
 def doctor(json: opt.Json = False) -> None:
-    """Say what this installation can do here: compiler, instruction set, cores, cache, kernels, packages;
-    what is missing, and how to get it. Exit code 1 where something is broken.
+    """Check this installation (compiler, instruction set, cores, cache, kernels, packages), with a remedy for
+    each item that is missing. Exit code 1 if something is broken.
 
     Example: graph-runtime doctor
 

@@ -25,31 +25,27 @@ from .output.pictures import (
     write_trace,
     write_visualizer,
 )
-from .output.progress import progress
 from .output.shown import open_shown
+from .sources import progress
 
 __all__ = ["estimate"]
 
 Boards = Annotated[
     str | None,
-    typer.Option(
-        "--board",
-        help="Boards to compare, as n150,p150,e150: the model on each as tt:0, beside its host. "
-        "Instead of --device.",
-    ),
+    typer.Option("--board", help="Boards to compare instead of --device, as n150,p150: tt:0 and its host."),
 ]
 Dtype = Annotated[
     str | None,
-    typer.Option("--dtype", help="How the boards store floats: bf16, bfp8_b, ...; as --format tt=..."),
+    typer.Option("--dtype", help="Format of floats on boards: bf16, bfp8_b, ...; as --format tt=..."),
 ]
 Runs = Annotated[int, typer.Option("--runs", min=1, help="Runs that are submitted at once.")]
 SetInputs = Annotated[
     list[str] | None,
-    typer.Option("--input", help="An input that every run sets: its copies are part of it; repeatable."),
+    typer.Option("--input", help="An input that every run sets, so that its copies count; repeatable."),
 ]
 Untraced = Annotated[
     bool,
-    typer.Option("--untraced", help="The host enqueues every op, instead of replaying a trace (stack ttnn)."),
+    typer.Option("--untraced", help="Have the host enqueue ops instead of replaying a trace (stack ttnn)."),
 ]
 HostTurn = Annotated[
     float,
@@ -82,8 +78,8 @@ def estimate(
     whole: opt.Whole = False,
     json: opt.Json = False,
 ) -> None:
-    """Predict whether a model fits on boards that need not be there, how long it takes, what bounds its
-    slowest nodes, and how sure that is. No kernel is built, no weight is read.
+    """Predict whether a model fits on boards that need not be present, its run time, the bounds of its
+    slowest nodes, and how reliable these numbers are. No kernel is built, no weight is read.
 
     Example: graph-runtime estimate model.onnx --board n150,p150,e150 --dtype bfp8_b --batch 32
 
@@ -92,14 +88,13 @@ def estimate(
     Example: graph-runtime estimate net.json --device tt:0=p150 --trace net.trace.json --html net.html
     """
     if board is not None and device:
-        raise InputError(
-            "--board and --device exclude each other: a board is tt:0, beside its host", got=board
-        )
+        text = "--board and --device exclude each other: a board is tt:0, beside its host"
+        raise InputError(text, got=board)
     with progress(not json) as tell:
-        program = open_shown(graph, device, library, options, tell)
+        opened = open_shown(graph, device, library, options, tell)
         if board is not None:
             show_boards(
-                program,
+                opened,
                 board,
                 options,
                 dtype=dtype,
@@ -111,15 +106,15 @@ def estimate(
                 tell=tell,
             )
             return
-        with page_of_problem(html, program.name):
-            prepared = prepare(program, None, stored_as(dtype, program.devices, options), tell=tell)
+        with page_of_problem(html, opened.name):
+            prepared = prepare(opened, None, stored_as(dtype, opened.devices, options), tell=tell)
         planned = prepared.plan
         timeline = simulate(
             planned, traced=not untraced, runs=runs, inputs=input or (), turn_ns=host_turn * 1e6
         )
     write_trace(trace, timeline)
-    write_prepared_page(html, program.name, prepared, timelines={"simulated": timeline})
-    write_visualizer(visualizer, planned, program.name, traced=not untraced)
+    write_prepared_page(html, opened.name, prepared, timelines={"simulated": timeline})
+    write_visualizer(visualizer, planned, opened.name, traced=not untraced)
     facts, bound = timeline.summary(), bounds(timeline)
     nodes = [{**row, "bound": bound[row["nid"]]} for row in timeline.nodes()]
     if json:
@@ -137,21 +132,17 @@ def _show(facts: dict[str, Any], nodes: list[dict[str, Any]], runs: int, most: i
         f"throughput     {facts['throughput']:,.1f} runs a second ({runs} submitted at once)\n"
         f"critical path  {facts['critical_ns'] / 1e3:,.1f} us, {len(facts['critical_path'])} nodes\n"
         f"dispatch       {facts['dispatch_ns'] / 1e3:,.1f} us\n"
-        + "time stands on "
+        + "basis of times "
         + ", ".join(f"{name} {share:.0%}" for name, share in facts["basis_shares"].items() if share)
         + "\n"
     )
-    queues = [{**row, "utilisation": f"{row['utilisation']:.1%}"} for row in facts["queues"]]
-    rows = [{**row, "share": f"{row['share']:.1%}"} for row in nodes[:most]]
     width = opt.terminal_width()
-    typer.echo(report.table(queues, ("queue", "events", "busy_ns", "utilisation"), width) + "\n")
-    if facts["links"]:
-        links = [{**row, "utilisation": f"{row['utilisation']:.1%}"} for row in facts["links"][:most]]
-        typer.echo(report.table(links, ("link", "copies", "busy_ns", "utilisation"), width) + "\n")
-    typer.echo(
-        report.table(
-            rows, ("name", "op", "queue", "ns", "share", "dispatch_ns", "bound", "basis", "critical"), width
-        )
-    )
+    for *head, used in (("queue", "events", facts["queues"]), ("link", "copies", facts["links"][:most])):
+        shown = [{**row, "utilisation": f"{row['utilisation']:.1%}"} for row in used]
+        if shown:
+            typer.echo(report.table(shown, (*head, "busy_ns", "utilisation"), width) + "\n")
+    rows = [{**row, "share": f"{row['share']:.1%}"} for row in nodes[:most]]
+    columns = ("name", "op", "queue", "ns", "share", "dispatch_ns", "bound", "basis", "critical")
+    typer.echo(report.table(rows, columns, width))
     if most is not None and len(nodes) > most:
         typer.echo(f"... and {len(nodes) - most} nodes that take less; --whole shows them")

@@ -1,4 +1,4 @@
-"""--expect: outputs against those of a file."""
+"""--expect: comparison of outputs with the arrays of a file."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..base.cursor import Cursor
 from ..base.errors import InputError
 from ..base.files.mapped import map_file
+from ..ir.documents.params import Cursor
 from ..ir.documents.tensor_files import NPY, read_npz
-
-__all__ = ["Difference", "compare_outputs", "read_expected", "write_outputs"]
 
 _WANTED = "an .npz with in:<input> and outputs, by name or as output<i>, is wanted"
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One output beside the expected one. ``wrong`` elements exceed |got - want| <= atol + rtol * |want|."""
+    """One output compared with the expected output. ``wrong``: number of elements with |got - want| > atol +
+    rtol * |want|."""
 
     output: int
     ok: bool
@@ -42,7 +41,7 @@ class Difference:
 
 
 def read_expected(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an .npz. Raises InputError for anything else; nothing is unpickled."""
+    """The arrays of an .npz file. Raises InputError for any other file; nothing is unpickled."""
 
     def wrong(message: str, offset: int) -> InputError:
         return InputError(f"cannot read {path}: {message} (byte {offset}); {_WANTED}", got=str(path))
@@ -50,16 +49,15 @@ def read_expected(path: Path) -> dict[str, np.ndarray]:
     try:
         data = map_file(path)
     except (OSError, ValueError) as error:
-        raise InputError(
-            f"cannot read {path}: {getattr(error, 'strerror', None) or error}; {_WANTED}", got=str(path)
-        ) from None
+        text = f"cannot read {path}: {getattr(error, 'strerror', None) or error}; {_WANTED}"
+        raise InputError(text, got=str(path)) from None
     if data[: len(NPY)] == NPY:
         raise InputError(f"{path} is a single array; {_WANTED}", got=str(path))
     return read_npz(Cursor(data, wrong))
 
 
 def write_outputs(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
-    """An .npz, as numpy.savez, whose keywords some names are."""
+    """Write an .npz file as numpy.savez does; array names may also be names of numpy.savez's parameters."""
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -73,19 +71,19 @@ def compare_outputs(
     rtol: float,
     atol: float,
 ) -> list[Difference]:
-    """Every array of the file with the output that has its name, or the i-th where it is output<i>.
+    """One Difference for each expected array, compared with the output of the same name. An array named
+    output<i> is compared with the i-th output.
 
-    Raises InputError where the file has none, or one too many.
+    Raises InputError if the file has no array, or one that matches no output.
     """
     wanted = {name: array for name, array in expected.items() if not name.startswith("in:")}
     index = {f"output{i}": i for i in range(len(values))} | {name: i for i, name in enumerate(names)}
     if not wanted or set(wanted) - set(index):
-        raise InputError(
+        text = (
             f"the file has {sorted(wanted)}, the graph's outputs are {list(names)}, or output0 "
-            f"to output{len(values) - 1}",
-            got=sorted(wanted),
-            wanted=list(names),
+            f"to output{len(values) - 1}"
         )
+        raise InputError(text, got=sorted(wanted), wanted=list(names))
     pairs = sorted((index[name], name) for name in wanted)
     return [_difference(i, values[i], wanted[name], rtol, atol) for i, name in pairs]
 

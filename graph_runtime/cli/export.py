@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from ..artifacts.parameters import read_params
+from ..artifacts.prepare import read_params
 from ..base.options import Options
 from ..compat.tvm_files.export import export as write_files
 from . import options as opt
-from .sources import open_program
+from .sources import open_first
 
 __all__ = ["export"]
 
@@ -20,22 +20,23 @@ __all__ = ["export"]
 def export(
     graph: opt.Source,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")],
-    dialect: Annotated[str, typer.Option("--dialect", help="tvm: what TVM 0.7 to 0.19 loads.")] = "tvm",
+    dialect: Annotated[str, typer.Option("--dialect", help="tvm: files for TVM 0.7 to 0.19.")] = "tvm",
     library: opt.LibraryFiles = None,
     params: opt.Params = None,
     *,
     options: Options,
     json: opt.Json = False,
 ) -> None:
-    """Write a graph for another runtime: graph.json without what only this one knows, params.bin, libraries.
+    """Write a graph for another runtime: graph.json without this package's own entries, params.bin,
+    libraries.
 
     Example: graph-runtime export net.bundle --dialect tvm -o deploy
     """
-    program = open_program(graph, None, library, params, options)
-    known = {name: constant.read() for name, constant in program.model.constants.items()}
-    known |= read_params(program.values) if program.values is not None else {}
+    opened = open_first(graph, None, library, params, options)
+    known = {name: constant.read() for name, constant in opened.model.constants.items()}
+    known |= read_params(opened.values) if opened.values is not None else {}
     files = write_files(
-        program.graph, output, dialect=dialect, params=known or None, libraries=program.libraries
+        opened.graph, output, dialect=dialect, params=known or None, libraries=opened.libraries
     )
     if json:
         opt.print_json({"files": [str(file) for file in files]})

@@ -1,4 +1,5 @@
-"""What run does with a model whose sizes or values a run finds: it has no one program to look at."""
+"""`run` and `compile` of a model whose sizes or values are found in a run: it has no single program to
+inspect."""
 
 from __future__ import annotations
 
@@ -12,8 +13,7 @@ from typing import Any
 import numpy as np
 import typer
 
-from ..artifacts.door import bound
-from ..artifacts.plannable import Plannable, Waiting
+from ..artifacts.door import Plannable, Waiting, bound
 from ..base.errors import InputError, did_you_mean
 from ..base.options import Options
 from ..base.progress import Tell
@@ -23,24 +23,22 @@ from ..ir.graph import TensorType
 from ..run.factory import create_flow
 from ..run.flows.flow_module import FlowModule
 from ..run.loading import open_saved_flow
-from .values import read_input, read_texts
-
-__all__ = ["FlowRun", "bind_inputs", "compile_flow", "flow_of", "run_flow"]
+from .sources import read_input, read_texts
 
 _HOST = ("cpu:0",)
 FlowRun = tuple[list[str], list[np.ndarray], float]  # names of outputs, their values, seconds
 
 
 def flow_of(found: Plannable | Waiting, options: Options, asked: Mapping[str, Any]) -> FlowModule:
-    """The flow of what has no one program. ``asked``: flags that look at a program, which are refused by
-    name."""
+    """The flow of a source that has no single program. ``asked`` {flag: value}: the flags that need a single
+    program. Raises InputError if one of these flags was given."""
     saved = found.bundle
     why = found.why if isinstance(found, Waiting) and saved is None else "it is a bundle with a flow"
     for flag, value in asked.items():
         if value:
             raise InputError(
                 f"--{flag} looks at one program, and this model finds sizes or values while it runs ({why}): "
-                "leave it out, or bind them all (--dim, --value)",
+                "leave the flag out, or bind all of them (--dim, --value)",
                 got=f"--{flag}",
             )
     if isinstance(found, Waiting) and saved is None:
@@ -52,8 +50,8 @@ def flow_of(found: Plannable | Waiting, options: Options, asked: Mapping[str, An
 def bind_inputs(
     waiting: Waiting, options: Options, given: Mapping[str, str]
 ) -> tuple[Plannable | Waiting, Options]:
-    """The model with the sizes that files of --input give to its open dimensions, so that there is one
-    program to look at; and the options with these."""
+    """(model, options). Open dimensions are set in both to the sizes of the files given by --input, so that
+    the model has one program."""
     if waiting.bundle is not None:
         return waiting, options
     options = replace(options, dims=dims_of_inputs(create_flow(waiting, _HOST, options), options, given))
@@ -61,17 +59,13 @@ def bind_inputs(
 
 
 def compile_flow(
-    waiting: Waiting,
-    output: Path,
-    options: Options,
-    given: Mapping[str, str],
-    closed: bool,
-    tell: Tell,
+    waiting: Waiting, output: Path, options: Options, given: Mapping[str, str], closed: bool, tell: Tell
 ) -> FlowModule:
-    """Write a model of open sizes as a bundle, with the programs of runs at all the sizes of --dim, with the
-    inputs of --input, else random ones; without programs where sizes are missing. ``closed``: without the
-    model. Raises ``why``, which says why it has no one program, where sizes of a closed one are missing, or
-    some of those of --input."""
+    """Write a model of open sizes as a bundle. The model is run at all sizes of --dim, with the inputs of
+    --input and random values for the others, and the bundle contains the specializations of these runs. If
+    sizes are missing, the bundle contains no specialization. ``closed``: whether the model itself is left out
+    of the bundle. Raises ``waiting.why``, the reason why the model has no single program, if sizes are
+    missing and ``closed`` or --input is given."""
     several = {name: list(d) for name, d in options.dims.items() if isinstance(d, (tuple, list))}
     plain = {name: d for name, d in options.dims.items() if name not in several}
     where = list(waiting.devices)
@@ -91,7 +85,7 @@ def compile_flow(
     if missing and (closed or given):
         raise waiting.why
     if missing:
-        module = create_flow(waiting, where, options)  # says what is wrong with dims
+        module = create_flow(waiting, where, options)  # raises for invalid dims
         module.save(output, where, options, tell=tell)
         return module
     shapeless = {port.name for port in module.inputs if port.shape is None}
@@ -107,7 +101,7 @@ def compile_flow(
 
 
 def dims_of_inputs(module: FlowModule, options: Options, given: Mapping[str, str]) -> dict[str, Any]:
-    """The dims of the options, and those that the files of --input give to open dimensions."""
+    """The dims of the options, and the sizes that files of --input give to open dimensions."""
     found = dict(options.dims)
     for port in module.inputs:
         text = given.get(port.name, "random")
@@ -130,15 +124,14 @@ def run_flow(
     dims: Mapping[str, Any],
     seed: int,
 ) -> FlowRun:
-    """Set inputs as --input and --expect say, and run once, after a run that makes the programs. A sequence's
-    values are name[0], name[1], ..."""
+    """Set inputs from --input and --expect, run once to make the specializations, and run again for the
+    result. Values of a sequence are named name[0], name[1], ..."""
     rng = np.random.default_rng(seed)
     ports = {port.name: port for port in module.inputs}
     for name in given:
         if name not in ports:
-            raise InputError(
-                f"--input {name}: the model has no such input{did_you_mean(name, ports)}", got=name
-            )
+            text = f"--input {name}: the model has no such input{did_you_mean(name, ports)}"
+            raise InputError(text, got=name)
     for name, port in ports.items():
         if name in given:
             module.set_input(name, _read(given[name], port, dims, rng))
@@ -149,7 +142,7 @@ def run_flow(
     module.run()
     seconds = time.perf_counter() - start
     sizes = [size for each in module.modules for size in each.programs.sizes]
-    typer.echo(f"{len(sizes)} programs: {'; '.join(sizes)}", err=True)
+    typer.echo(f"{len(sizes)} specializations: {'; '.join(sizes)}", err=True)
     names, values = [], []
     for port in module.outputs:
         found = module.get_output(port.name)
@@ -160,10 +153,11 @@ def run_flow(
 
 
 def _read(text: str, port: PortInfo, dims: Mapping[str, Any], rng: np.random.Generator) -> np.ndarray:
-    """The value of --input; random ones need sizes."""
+    """The value of an input. ``text``: value of --input for this input; "random" is possible only if all
+    sizes are known."""
     shape = dims.get(port.name, port.shape)
     sizes = [dims.get(size, size) if isinstance(size, str) else size for size in shape or ()]
-    sizes = [size[0] if isinstance(size, (tuple, list)) else size for size in sizes]  # of buckets the first
+    sizes = [size[0] if isinstance(size, (tuple, list)) else size for size in sizes]  # else the first bucket
     open_ = [size for size in sizes if isinstance(size, str)]
     if text == "random" and (open_ or shape is None):
         name = open_[0] if open_ else port.name
@@ -173,7 +167,10 @@ def _read(text: str, port: PortInfo, dims: Mapping[str, Any], rng: np.random.Gen
         return read_input(text, TensorType(port.dtype, known), rng)
     if element.is_text:
         if text == "random":
-            raise InputError(f"strings are not drawn: --input {port.name}=texts.npy", got=port.name)
+            raise InputError(
+                f"random strings are not made: give a file, as in --input {port.name}=texts.npy",
+                got=port.name,
+            )
         return read_texts(text)
     like = TensorType("int8" if element.kind == "int" else "float32", known)
     found = read_input(text, like, rng)

@@ -8,13 +8,10 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from ..artifacts.bundle_programs import programs_of
 from ..artifacts.bundles.bundle import Bundle
-from ..artifacts.door import GRAPH, ONNX, kind_of
+from ..artifacts.door import GRAPH, ONNX, Plannable, Waiting, kind_of, programs_of
 from ..artifacts.libraries.manifest import find_manifest
-from ..artifacts.parameters import bundle_of, read_params
-from ..artifacts.plannable import Plannable, Waiting
-from ..artifacts.prepare import prepare
+from ..artifacts.prepare import bundle_of, prepare, read_params
 from ..artifacts.trust import is_trusted
 from ..base.errors import DocumentError
 from ..base.files.mapped import open_file
@@ -31,17 +28,14 @@ __all__ = ["inspect"]
 @opt.with_options(READING)
 def inspect(
     file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE", help="An ONNX file, .mlir, graph.json, bundle, library or parameters."
-        ),
+        Path, typer.Argument(metavar="FILE", help="ONNX, .mlir, graph.json, bundle, library or parameters.")
     ],
     device: opt.Devices = None,
     *,
     options: Options,
     json: opt.Json = False,
 ) -> None:
-    """Show what a file holds: inputs, outputs and pool map of a model; parts and pool map of a bundle;
+    """Show the contents of a file: inputs, outputs and pool map of a model; parts and pool map of a bundle;
     kernels; parameters.
 
     Example: graph-runtime inspect net.bundle
@@ -50,11 +44,11 @@ def inspect(
         found, text = _bundle(file, device)
     elif _head(file).startswith(b"\x7fELF"):
         found, text = _library(file)
-    elif file.suffix != ".json" and bundle_of(file) is not None:  # raw values may begin as anything does
+    elif file.suffix != ".json" and bundle_of(file) is not None:  # raw parameters may begin with any bytes
         found, text = _params(file)
     elif (kind := kind_of(file)) != GRAPH or _head(file).lstrip().startswith(b"{"):
-        program = open_given(file, device, options=options)
-        found, text = _graph(program) if isinstance(program, Plannable) else _waiting(file, program, kind)
+        opened = open_given(file, device, options=options)
+        found, text = _graph(opened) if isinstance(opened, Plannable) else _waiting(file, opened, kind)
     else:
         found, text = _params(file)
     if json:
@@ -68,15 +62,15 @@ def _head(file: Path) -> bytes:
         return opened.read(256)
 
 
-def _memory(program: Plannable) -> tuple[dict[str, Any], list[str]]:
-    """The pool map of a program."""
-    planned = prepare(program).plan
+def _memory(opened: Plannable) -> tuple[dict[str, Any], list[str]]:
+    """The pool map of the opened source's plan, as values and as lines."""
+    planned = prepare(opened).plan
     found = {"pool": report.pool(planned), "memories": report.memories(planned)}
     return found, ["", report.summary(planned, opt.terminal_width()), "", report.pictures(planned)]
 
 
 def _waiting(file: Path, waiting: Waiting, kind: str) -> tuple[dict[str, Any], str]:
-    """What an ONNX file that has no one program says without it."""
+    """The description of an ONNX file that has no single program, as values and as text."""
     if kind != ONNX:
         raise waiting.why
     found, lines = _described(file)
@@ -89,7 +83,7 @@ def _waiting(file: Path, waiting: Waiting, kind: str) -> tuple[dict[str, Any], s
 
 
 def _described(file: Path) -> tuple[dict[str, Any], list[str]]:
-    """What an ONNX file says of itself, and as lines."""
+    """The metadata of an ONNX file, as values and as lines."""
     from ..frontends.onnx.describe import describe as describe_model
 
     try:
@@ -109,9 +103,9 @@ def _described(file: Path) -> tuple[dict[str, Any], list[str]]:
     return found, lines
 
 
-def _graph(program: Plannable) -> tuple[dict[str, Any], str]:
-    graph, constants = program.graph, program.model.constants
-    memory, pictures = _memory(program)
+def _graph(opened: Plannable) -> tuple[dict[str, Any], str]:
+    graph, constants = opened.graph, opened.model.constants
+    memory, pictures = _memory(opened)
     kinds = sorted({f.op or f.name for f in graph.funcs})
     found = {
         "kind": "graph",
@@ -129,11 +123,10 @@ def _graph(program: Plannable) -> tuple[dict[str, Any], str]:
         **memory,
     }
     lines = [
-        f"graph {program.name}: {graph.num_nodes} nodes, {graph.num_entries} entries",
+        f"graph {opened.name}: {graph.num_nodes} nodes, {graph.num_entries} entries",
         f"ops {' '.join(kinds)}",
     ]
-    if constants:
-        lines += [f"{len(constants)} constants, {found['constant_bytes']:,} bytes"]
+    lines += [f"{len(constants)} constants, {found['constant_bytes']:,} bytes"] if constants else []
     lines += [f"input  {name}: {type_}" for name, type_ in found["inputs"].items()]
     lines += [f"output {i}: {type_}" for i, type_ in enumerate(found["outputs"])]
     return found, "\n".join(lines + pictures)
@@ -143,7 +136,7 @@ def _bundle(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]
     opened = open_given(file, devices)
     bundle = opened.bundle
     assert bundle is not None, "the caller saw that it is one"
-    memory = [_memory(program) for program in programs_of(opened)] if isinstance(opened, Plannable) else []
+    memory = [_memory(one) for one in programs_of(opened)] if isinstance(opened, Plannable) else []
     rows: list[dict[str, Any]] = [
         {
             "name": p.name,
@@ -155,7 +148,10 @@ def _bundle(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]
         }
         for p in bundle.programs
     ]
-    libraries = _trusted(bundle)
+    trusted = {x.file: is_trusted(bundle.files[x.file], x.signature) for x in bundle.libraries}
+    libraries: list[dict[str, Any]] = [
+        {"file": x.file, "kinds": x.kinds, "isa": x.isa, "trusted": trusted[x.file]} for x in bundle.libraries
+    ]
     found = {
         "kind": "bundle",
         "devices": list(bundle.devices),
@@ -188,11 +184,11 @@ def _bundle(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]
 
 
 def _flow(bundle: Bundle, found: dict[str, Any]) -> list[str]:
-    """What a bundle has of a flow, put into ``found``, and as lines."""
+    """Lines about a bundle's flow. ``found``: dict to which the flow is added."""
     if bundle.flow is None:
         return []
     from ..artifacts.bundles.flow_text import flow_text
-    from ..run.flows.loaded import flow_of_bundle  # needs onnx, which few commands do
+    from ..run.flows.loaded import flow_of_bundle  # needs onnx, unlike most commands
 
     found["flow"] = flow_of_bundle(bundle)
     lines = ["", f"{bundle.flow}: which program a run takes", flow_text(found["flow"])]
@@ -207,19 +203,6 @@ def _flow(bundle: Bundle, found: dict[str, Any]) -> list[str]:
 
 def _sizes(port: dict[str, Any]) -> str:
     return "[any]" if port["shape"] is None else f"[{', '.join(map(str, port['shape']))}]"
-
-
-def _trusted(bundle: Bundle) -> list[dict[str, Any]]:
-    """Each library of a bundle, and whether it may run."""
-    return [
-        {
-            "file": x.file,
-            "kinds": x.kinds,
-            "isa": x.isa,
-            "trusted": is_trusted(bundle.files[x.file], x.signature),
-        }
-        for x in bundle.libraries
-    ]
 
 
 def _library(file: Path) -> tuple[dict[str, Any], str]:

@@ -19,16 +19,11 @@ def kernel(
         typer.Argument(metavar="SOURCE...", help="C (.c), C++ (.cc, .cpp, .cxx) or Rust (.rs)."),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The library to write.")] = None,
-    march: Annotated[
-        str,
-        typer.Option("--march", help="auto (x86-64-v3 where this CPU has it, else v2), native, or a level."),
-    ] = "auto",
+    march: opt.March = "auto",
     flag: Annotated[
         list[str] | None,
         typer.Option(
-            "--flag",
-            "-f",
-            help="For the compilers of C and C++ and the linker, as -f -lblas; repeat for more.",
+            "--flag", "-f", help="Flag for the C or C++ compiler and linker: -f -lblas; repeatable."
         ),
     ] = None,
     include: Annotated[
@@ -36,15 +31,15 @@ def kernel(
     ] = False,
     json: opt.Json = False,
 ) -> None:
-    """Compile kernels written by hand, each announced by a comment line, into a library that graphs call.
+    """Compile handwritten kernels, each announced by a comment line, into a library for graphs.
 
     Example: graph-runtime kernel add.c -o add.so
     """
     from ..codegen.handwritten import build_kernel_library, include_folder  # needs a compiler
 
     if include:
-        typer.echo(include_folder())
-        return
+        folder = str(include_folder())
+        return opt.print_json({"folder": folder}) if json else typer.echo(folder)
     if not sources or output is None:
         raise InputError("kernel takes a source and --output, as `graph-runtime kernel add.c -o add.so`")
     try:
@@ -54,7 +49,7 @@ def kernel(
     except CompileError as error:
         if not error.fields.get("stderr"):
             raise
-        typer.echo(error.fields["stderr"], err=True)  # with its lines and columns
+        typer.echo(error.fields["stderr"], err=True)  # the compiler's messages, with lines and columns
         raise CompileError("nothing was written: the compiler's own text is above", got=error.got) from None
     if json:
         opt.print_json({"library": str(output), "kernels": [entry.name for entry in manifest.kernels]})

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..artifacts.libraries.offered import inplace_rules
+from ..artifacts.libraries.judge import inplace_rules
 from ..artifacts.prepare import prepare
 from ..base.errors import PlanError, afresh
 from ..base.files.writing import write_whole
@@ -29,7 +29,7 @@ from ..plan.balance import (
     rows_text,
 )
 from ..plan.record import record
-from ..plan.storage.modes import Modes, peaks
+from ..plan.storage.memory import Modes, peaks
 from ..plan.types import Placement, Supplies
 from ..views import placement as report_placement
 from ..views import report
@@ -37,8 +37,8 @@ from ..views.digest import MOST_NODES, digest_text
 from ..views.dot import dot_text
 from . import options as opt
 from .output.pictures import Html, Visualizer, page_of_problem, write_prepared_page, write_visualizer
-from .output.progress import progress
 from .output.shown import open_shown
+from .sources import progress
 
 __all__ = ["plan"]
 
@@ -47,13 +47,13 @@ Output = Annotated[
     typer.Option(
         "--output",
         "-o",
-        help="Write the graph with its plan: running that file does exactly this. A name that "
+        help="Write the graph with its plan: running that file follows the plan. A name that "
         "ends in .dot: a Graphviz picture instead.",
     ),
 ]
 Explain = Annotated[
     str | None,
-    typer.Option(metavar="NODE", help="Instead: every way to cut this node onto the cores of a buda board."),
+    typer.Option(metavar="NODE", help="Show only the ways to cut this node onto the cores of a buda board."),
 ]
 
 
@@ -71,7 +71,7 @@ def plan(
     verbose: opt.Verbose = False,
     json: opt.Json = False,
 ) -> None:
-    """Show what would run where, every copy, every buffer, and why.
+    """Show the device of every node, every copy and every buffer, with the reasons.
 
     Example: graph-runtime plan net.json --device cpu:0 --device tt:0 --place 'conv*=tt:0' -o planned.json
 
@@ -85,23 +85,23 @@ def plan(
     """
     policy = options.policy
     with progress(not json) as tell:
-        program = open_shown(graph, device, library, options, tell)
-        with page_of_problem(html, program.name):
+        opened = open_shown(graph, device, library, options, tell)
+        with page_of_problem(html, opened.name):
             asked = replace(options, policy=None) if explain else options
-            prepared = prepare(program, None, asked, tell=tell)
+            prepared = prepare(opened, None, asked, tell=tell)
     planned = prepared.plan
     placed = planned.placement if prepared.options.placement is not None else None
     if explain is not None:
         return _explain(planned, explain, policy, json)
-    write_prepared_page(html, program.name, prepared)
-    write_visualizer(visualizer, planned, program.name)
+    write_prepared_page(html, opened.name, prepared)
+    write_visualizer(visualizer, planned, opened.name)
     if output:
         write_whole(
             output,
             dot_text(planned).encode() if output.suffix == ".dot" else graph_to_json(record(planned)),
             through=True,
         )
-    modes = peaks(planned, Supplies(inplace=inplace_rules(program.libraries), packer=pack))
+    modes = peaks(planned, Supplies(inplace=inplace_rules(opened.libraries), packer=pack))
     if json:
         opt.print_json(
             {
@@ -120,7 +120,7 @@ def plan(
 
 
 def _options_text(options: Options) -> str:
-    """Those that are not the default, as keywords of create()."""
+    """The options that differ from the default, written as keywords of create()."""
     return ", ".join(f"{name}={value!r}" for name, value in options.as_json().items())
 
 
@@ -145,8 +145,8 @@ def _show(planned: Plan, placed: Placement | None, policy: str | None, modes: Mo
 
 
 def _explain(planned: Plan, name: str, policy: str | None, json: bool) -> None:
-    """The candidates of one node, and those that the policy takes; then an error, if none of them is legal,
-    or if the policy fails at another node."""
+    """Show the candidates for one node, and the candidate that the policy takes. Afterwards raise an error if
+    no candidate is legal, or if the policy fails at another node."""
     parts, device = explained(planned, name)
     chosen, failed = [], None
     if policy is not None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
-from ..artifacts.plannable import Plannable, Waiting
+from ..artifacts.door import Plannable, Waiting
 from ..artifacts.prepare import Prepared, prepare
 from ..base.errors import InputError, did_you_mean
 from ..base.files.writing import writing
@@ -27,16 +28,11 @@ from .output.pictures import (
     write_trace,
     write_visualizer,
 )
-from .output.progress import progress
-from .sources import open_given, open_run, say_first
-from .trace import timed_run
-from .values import pairs, random_array, read_input
+from .sources import open_given, open_run, pairs, progress, random_array, read_input, say_first, timed_run
 
 if TYPE_CHECKING:
-    from ..accuracy.against import Judge
     from ..accuracy.differences import Comparison
     from ..simulation.timeline import Timeline
-    from .flows import FlowRun
 
 __all__ = ["run"]
 
@@ -45,7 +41,7 @@ Expect = Annotated[
     Path | None,
     typer.Option(
         "--expect",
-        help="An .npz: outputs to compare with, by name or as output<i>; in:<name> for inputs that "
+        help="An .npz with outputs to compare with, by name or as output<i>; in:<name> for inputs that "
         "are not given.",
     ),
 ]
@@ -55,27 +51,24 @@ Compare = Annotated[
     bool,
     typer.Option(
         "--compare",
-        help="Compare with the numpy interpreter, every node too: alone, and with errors added "
+        help="Compare outputs and every node with the numpy interpreter: alone, and with errors added "
         "up; worst first. Inputs not given are random.",
     ),
 ]
 Profile = Annotated[
     bool,
-    typer.Option(
-        "--profile",
-        help="Then run it node by node, and end with tables by node and by op: time, share, rates, kernel.",
-    ),
+    typer.Option("--profile", help="Also run node by node; print time, share, rates, kernel by node and op."),
 ]
 Against = Annotated[
     str | None,
     typer.Option(
         "--against",
-        help="Compare the outputs with those of another runtime, onnxruntime; where they differ, find the "
+        help="Compare the outputs with those of another runtime, onnxruntime; if they differ, find the "
         "first node that does.",
     ),
 ]
 
-_PROFILED = 10  # runs of --profile, node by node
+_PROFILED = 10  # number of runs of --profile, in which nodes run one by one
 
 
 @opt.with_options(but=("reuse",))
@@ -101,8 +94,8 @@ def run(
     visualizer: Visualizer = None,
     json: opt.Json = False,
 ) -> None:
-    """Run a graph once and show its outputs. Libraries of a bundle that others made run only if they are
-    trusted (graph-runtime trust).
+    """Run a graph once and show its outputs. A bundle's libraries from other machines run only if trusted
+    (graph-runtime trust).
 
     Example: graph-runtime run net.bundle --input x=x.npy --output y.npz
 
@@ -114,22 +107,23 @@ def run(
     looks: dict[str, Any] = {"compare": compare, "against": against, "profile": profile}
     looks |= {"trace": trace, "html": html, "visualizer": visualizer, "params": params, "library": library}
     with progress(not json) as tell:
-        program = open_given(graph, device, library, params, options, tell, native=native, rebuild=rebuild)
-        if isinstance(program, Waiting) and input and any(looks.values()):
-            from .flows import bind_inputs  # needs onnx, which few commands do
+        opened = open_given(graph, device, library, params, options, tell, native=native, rebuild=rebuild)
+        if isinstance(opened, Waiting) and input and any(looks.values()):
+            from .flows import bind_inputs  # needs onnx, unlike most commands
 
-            program, options = bind_inputs(program, options, pairs(input, "--input"))
-        if isinstance(program, Plannable) and not program.has_flow:
-            with page_of_problem(html, program.name):
-                prepared = prepare(say_first(program), None, options, tell=tell)
-            module = open_run(program, prepared, tell)
-    if isinstance(program, Waiting) or program.has_flow:
+            opened, options = bind_inputs(opened, options, pairs(input, "--input"))
+        if isinstance(opened, Plannable) and not opened.has_flow:
+            with page_of_problem(html, opened.name) if html else nullcontext():
+                prepared = prepare(say_first(opened), None, options, tell=tell)
+            module = open_run(opened, prepared, tell)
+    if isinstance(opened, Waiting) or opened.has_flow:
         from .flows import flow_of, run_flow
 
-        flow = flow_of(program, options, looks)
+        flow = flow_of(opened, options, looks)
         made = run_flow(flow, pairs(input, "--input"), expected, options.dims, seed)
-        _finish(made, output, expected if expect else None, rtol, atol, json)
-        return
+        _write(output, made[0], made[1])
+        differences = compare_outputs(made[1], made[0], expected, rtol, atol) if expect else None
+        return _show(*made, differences, [], None, json)
     fill, rng = compare or against is not None, np.random.default_rng(seed)
     _set_inputs(module, pairs(input, "--input"), expected, fill, rng)
     start = time.perf_counter()
@@ -140,17 +134,17 @@ def run(
     names = module.session.graph.output_names
     _write(output, names, values)
     differences = compare_outputs(values, names, expected, rtol, atol) if expect else None
-    reports = [_compare(program, prepared, module)] if compare else []
-    write_visualizer(visualizer, module.session.plan, program.name, reports)
-    kept = _kept(prepared, module, values) if html else {}
-    _write_page(html, program.name, prepared, timeline, kept, *reports)
+    reports = [_compare(opened, prepared, module)] if compare else []
+    write_visualizer(visualizer, module.session.plan, opened.name, reports)
+    if html and timeline is not None:
+        _write_page(html, opened.name, prepared, timeline, _kept(prepared, module, values), *reports)
     if against:
-        judge = _judge(against, graph, options, device, _inputs(program, module))
+        from ..accuracy.against import Judge
+
+        judge = Judge(against, graph, options, device or ["cpu:0"], _arrays(module, opened.model.input_names))
         reports.append(judge.compare(values, module.session.plan))
     tables = _profile(module) if profile else None
     _show(names, values, seconds, differences, reports, tables, json)
-    if (differences and not all(d.ok for d in differences)) or not all(report.ok for report in reports):
-        raise typer.Exit(1)
 
 
 def _set_inputs(
@@ -160,7 +154,8 @@ def _set_inputs(
     fill: bool,
     rng: np.random.Generator,
 ) -> None:
-    """--input, then in:<name> of --expect, then random values if ``fill``; parameters are set already."""
+    """Set inputs from --input, then in:<name> of --expect, then random values if ``fill``; parameters are set
+    already."""
     graph = module.session.graph
     unset = set(module.get_input_info()[0])
     for name in given:
@@ -194,29 +189,16 @@ def _arrays(module: GraphModule, names: Iterable[str]) -> dict[str, np.ndarray]:
     return {name: module.get_input(name).numpy() for name in names}
 
 
-def _compare(program: Plannable, prepared: Prepared, module: GraphModule) -> Comparison:
+def _compare(opened: Plannable, prepared: Prepared, module: GraphModule) -> Comparison:
     from ..accuracy.compare import compare_prepared
 
     source = prepared.source
     names = [name for name in source.graph.input_names if name not in source.constants]
-    return compare_prepared(prepared, program.libraries, inputs=_arrays(module, names))
-
-
-def _judge(
-    name: str, path: Path, options: Options, device: list[str] | None, inputs: dict[str, Any]
-) -> Judge:
-    from ..accuracy.against import Judge
-
-    return Judge(name, path, options, device or ["cpu:0"], inputs)
-
-
-def _inputs(program: Plannable, module: GraphModule) -> dict[str, np.ndarray]:
-    """What the inputs are that are no constants."""
-    return _arrays(module, program.model.input_names)
+    return compare_prepared(prepared, opened.libraries, inputs=_arrays(module, names))
 
 
 def _kept(prepared: Prepared, module: GraphModule, outputs: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
-    """{eid of the plan's graph: its value} of inputs that are no constants, and of outputs."""
+    """{eid in the plan's graph: value} of the outputs, and of the inputs that are not constants."""
     graph, constants = module.session.plan.graph, prepared.model.constants
     eids = dict(zip(graph.input_names, graph.input_eids.tolist(), strict=True))
     inputs = _arrays(module, [name for name in eids if name not in constants])
@@ -225,26 +207,25 @@ def _kept(prepared: Prepared, module: GraphModule, outputs: Sequence[np.ndarray]
 
 
 def _write_page(
-    html: Path | None,
+    html: Path,
     name: str,
     prepared: Prepared,
-    measured: Timeline | None,
+    measured: Timeline,
     kept: dict[int, np.ndarray],
     compared: Comparison | None = None,
 ) -> None:
-    """The page of a run, if it was asked for: measured times beside predicted ones, numbers of what it
-    has left, and what was compared."""
-    if html and measured is not None:
-        from ..simulation.simulation import simulate
+    """Write the page of a run, with measured and predicted times, and comparisons. ``kept``: tensors that the
+    page summarises."""
+    from ..simulation.simulation import simulate
 
-        timelines = {"measured": measured, "simulated": simulate(measured.plan)}
-        comparison = None if compared is None else compared.as_dict()
-        write_prepared_page(html, name, prepared, timelines=timelines, comparison=comparison, kept=kept)
+    timelines = {"measured": measured, "simulated": simulate(measured.plan)}
+    comparison = None if compared is None else compared.as_dict()
+    write_prepared_page(html, name, prepared, timelines=timelines, comparison=comparison, kept=kept)
 
 
 def _storable(value: np.ndarray) -> np.ndarray:
-    """.npz knows no dtypes of extensions, as bfloat16 and int4: their values are exact in float32. It has
-    strings of one width."""
+    """The array in a dtype that .npz can store: bfloat16, int4 and other extension dtypes as float32, which
+    holds their values exactly; strings become as wide as the longest."""
     if value.dtype.kind == "O":
         return value.astype(str)
     return value.astype(np.float32) if value.dtype.kind == "V" else value
@@ -254,28 +235,10 @@ def _dtype_name(value: np.ndarray) -> str:
     return "string" if value.dtype.kind == "O" else value.dtype.name
 
 
-def _finish(
-    made: FlowRun,
-    output: Path | None,
-    expected: dict[str, np.ndarray] | None,
-    rtol: float,
-    atol: float,
-    json: bool,
-) -> None:
-    """Write and show what a flow has made; exit code 1 where it is not what was expected."""
-    names, values, seconds = made
-    _write(output, names, values)
-    differences = None if expected is None else compare_outputs(values, names, expected, rtol, atol)
-    _show(names, values, seconds, differences, [], None, json)
-    if differences and not all(d.ok for d in differences):
-        raise typer.Exit(1)
-
-
 def _profile(module: GraphModule) -> dict[str, Any]:
-    """The rows of both tables, and the machine's rates."""
+    """The rows of the tables by node and by op, and the machine's rates."""
     from ..run.peak import machine_peak
-    from ..views.node_rates import node_rates
-    from ..views.op_totals import op_totals
+    from ..views.node_rates import node_rates, op_totals
 
     ns = module.benchmark_nodes(_PROFILED).medians()
     return {
@@ -300,6 +263,8 @@ def _show(
     profile: dict[str, Any] | None,
     json: bool,
 ) -> None:
+    """Show the outputs, comparisons and times. Exit code 1 if a comparison failed."""
+    failed = not all(one.ok for one in (*(differences or ()), *reports))
     if json:
         rows = [
             {"name": name, "shape": value.shape, "dtype": _dtype_name(value)}
@@ -313,7 +278,7 @@ def _show(
         for report in reports:
             result["compare" if report.judge == "numpy" else report.judge] = report.as_dict()
         opt.print_json(result)
-        return
+        raise typer.Exit(int(failed))
     for i, (name, value) in enumerate(zip(names, values, strict=True)):
         text = np.array2string(_storable(value.ravel()[:6]), precision=6, separator=" ", max_line_width=200)
         more = " ..." if value.size > 6 else ""
@@ -322,8 +287,9 @@ def _show(
     for line in [*(differences or ()), *reports]:
         typer.echo(str(line))
     if profile is not None:
-        from ..views.node_rates import node_rates_text
-        from ..views.op_totals import op_totals_text
+        from ..views.node_rates import node_rates_text, op_totals_text
 
         typer.echo(node_rates_text(profile["nodes"], opt.terminal_width()) + "\n")
         typer.echo(op_totals_text(profile["ops"], profile["machine"], opt.terminal_width()))
+    if failed:
+        raise typer.Exit(1)

@@ -23,15 +23,14 @@ Models = Annotated[
     typer.Argument(
         metavar="MODEL...",
         help="A bundle, ONNX file, .mlir or graph.json, as [NAME[:VERSION]=]PATH[#PROGRAM]. Without a name "
-        "it is the file's; #PROGRAM serves one program of a bundle alone.",
+        "it is the file's; #PROGRAM serves only one program of a bundle.",
     ),
 ]
 Replicas = Annotated[
-    str, typer.Option("--replicas", help="Processes that run each model; auto: as the queue asks for.")
+    str, typer.Option("--replicas", help="Processes that run each model; auto: by the length of its queue.")
 ]
 Address = Annotated[
-    str,
-    typer.Option("--address", help="HOST:PORT of a Ray cluster; local starts one on this machine."),
+    str, typer.Option("--address", help="HOST:PORT of a Ray cluster; local starts one on this machine.")
 ]
 
 
@@ -41,40 +40,35 @@ def serve(
     options: Options,
     replicas: Replicas = "1",
     address: Address = "local",
-    host: Annotated[str, typer.Option("--host", help="The address that HTTP listens on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")] = 8000,
+    host: Annotated[str, typer.Option("--host", help="The address on which HTTP listens.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0: any free one.")] = 8000,
     device: opt.Devices = None,
     library: opt.LibraryFiles = None,
     params: opt.Params = None,
     native: opt.Native = True,
     queue: Annotated[
-        int, typer.Option("--queue", min=1, help="Requests of a model that wait; the next is refused (429).")
+        int, typer.Option("--queue", min=1, help="Most waiting requests of a model; more are refused (429).")
     ] = 256,
     delay_ms: Annotated[
         float,
-        typer.Option("--delay-ms", min=0, help="How long one waits for others while a replica is free."),
+        typer.Option("--delay-ms", min=0, help="Time that a request waits for others if a replica is free."),
     ] = 0,
     deadline: Annotated[
         float,
-        typer.Option("--deadline", min=0.001, help="Seconds in which a request is answered or refused."),
+        typer.Option("--deadline", min=0.001, help="Seconds within which a request is answered or refused."),
     ] = 60,
     trace: Trace = None,
-    max_body_mb: Annotated[int, typer.Option("--max-body-mb", min=1, help="MiB of one request.")] = 256,
+    max_body_mb: Annotated[int, typer.Option("--max-body-mb", min=1, help="Most MiB of one request.")] = 256,
     json: opt.Json = False,
 ) -> None:
     """Serve models over HTTP (Open Inference Protocol, version 2) by replicas on Ray. SIGHUP reads all files
-    again and puts what has changed in place; Ctrl-C answers what is there, and ends.
+    again and replaces changed models; Ctrl-C answers waiting requests, and ends.
 
     Example: graph-runtime serve net.bundle --replicas 2
 
     Example: graph-runtime serve digits=model.onnx --dim batch=1,4,16 --replicas auto --port 8080
     """
-    from ..cluster.offers import (
-        Making,
-        make_source,
-        parse_offer,
-        require_used,
-    )  # Ray is asked for by this command only
+    from ..cluster.offers import Making, make_source, parse_offer, require_used  # only this command needs Ray
     from ..cluster.server import Named, Serving, serve_models
 
     offers = [parse_offer(text) for text in models]

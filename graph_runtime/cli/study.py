@@ -1,4 +1,4 @@
-"""graph-runtime study: placement policies compared over models, in a table that can be continued."""
+"""graph-runtime study: placement policies compared over models. Each call adds rows to a CSV file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from ..base.options import Options
 from ..views import report
 from . import options as opt
-from .output.progress import progress
+from .sources import progress
 
 __all__ = ["study"]
 
@@ -19,24 +19,24 @@ _SHOWN = ("policy", "models", "failed", "over_best", "worst", "best_of", "place_
 
 @opt.with_options("costs", "topology")
 def study(
-    out: Annotated[Path, typer.Argument(help="The CSV file: rows that it has are not computed again.")],
+    out: Annotated[Path, typer.Argument(help="The CSV file; its rows are not computed again.")],
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", help="A network of the corpus or a file; repeatable. Without: the corpus."),
+        typer.Option("--model", help="A network of the corpus or a file; repeatable. Default: the corpus."),
     ] = None,
     devices: Annotated[
-        list[str] | None,
-        typer.Option("--devices", help="A list of devices, as cpu:0,tt:0=n150; repeatable."),
+        list[str] | None, typer.Option("--devices", help="A list of devices, as cpu:0,tt:0=n150; repeatable.")
     ] = None,
     placement: Annotated[
         list[str] | None,
         typer.Option("--placement", help="A policy or baseline, or package.module:function; repeatable."),
     ] = None,
     objective: Annotated[
-        list[str] | None,
-        typer.Option("--objective", help="serial, makespan or throughput; repeatable."),
+        list[str] | None, typer.Option("--objective", help="serial, makespan or throughput; repeatable.")
     ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of a policy that takes a seed.")] = 1,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, help="Number of seeds for a policy that takes one.")
+    ] = 1,
     *,
     options: Options,
     chart: Annotated[Path | None, typer.Option("--chart", help="Write an SVG of the comparison.")] = None,

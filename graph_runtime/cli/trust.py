@@ -18,8 +18,8 @@ trust = typer.Typer(
     name="trust",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Say which native code of bundles may run, for this user on this machine. What compile made here "
-    "may run anyway; what is named by --library too. docs/security.md has the rules.\n\n"
+    help="Manage which native code of bundles may run, for this user on this machine. Code compiled here or "
+    "named by --library may always run. docs/security.md has the rules.\n\n"
     "Example: graph-runtime trust add net.bundle\n\nExample: graph-runtime trust list",
 )
 
@@ -31,7 +31,8 @@ What = Annotated[
 
 @trust.command()
 def add(what: What, json: opt.Json = False) -> None:
-    """Let libraries run from now on: all of a bundle, a file, or by their hash. Nothing of them runs now.
+    """Trust libraries from now on: all libraries of a bundle, a library file, or a library given by its hash.
+    None of their code runs now.
 
     Example: graph-runtime trust add net.bundle
     """
@@ -40,21 +41,20 @@ def add(what: What, json: opt.Json = False) -> None:
 
 @trust.command()
 def remove(what: What, json: opt.Json = False) -> None:
-    """Let libraries run no more, those compiled here too.
+    """Stop trusting libraries, also if they were compiled here.
 
     Example: graph-runtime trust remove net.bundle
     """
     found = trusting.untrust(*what)
     if not found:
-        raise InputError(
-            f"nothing of {', '.join(what)} is trusted; graph-runtime trust list shows what is", got=list(what)
-        )
+        text = f"nothing of {', '.join(what)} is trusted; graph-runtime trust list shows what is"
+        raise InputError(text, got=list(what))
     _say(found, "removed", "", json)
 
 
 @trust.command(name="list")
 def list_(json: opt.Json = False) -> None:
-    """Show what is trusted, where that is kept, and whether there is a key.
+    """Show the trusted libraries, the file that lists them, and whether there is a key.
 
     Example: graph-runtime trust list
     """
@@ -86,11 +86,11 @@ def list_(json: opt.Json = False) -> None:
 
 @trust.command()
 def key(
-    new: Annotated[bool, typer.Option("--new", help="Make one where there is none.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Make a key if there is none.")] = False,
     json: opt.Json = False,
 ) -> None:
-    """Show where the key is: compile signs libraries with it, and what is signed with it may run. Copy the
-    file to your other machines, by a way that keeps it secret.
+    """Show the path of the key: compile signs libraries with it, and libraries signed with it may run. Copy
+    the file to your other machines over a channel that keeps it secret.
 
     Example: graph-runtime trust key --new
     """

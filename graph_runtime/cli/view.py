@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..artifacts.plannable import Plannable
+from ..artifacts.door import Plannable
 from ..artifacts.prepare import prepare
 from ..base.errors import InputError
 from ..base.files.writing import write_whole
@@ -22,16 +22,15 @@ from ..views.page.comparisons import comparison_of, comparison_page, read_compar
 from ..views.page.data import page_data
 from ..views.page.html import html_page
 from ..views.page.node_errors import accuracy_data
-from ..views.page.serve import page_server
+from ..views.page.opened import page_server
 from ..views.page.shown import Shown
 from ..views.page.tensors import tensor_data
 from ..views.page.traces import is_trace, read_trace, trace_page, trace_timeline
 from . import options as opt
 from .estimate import Runs, SetInputs
 from .output.pictures import command_line, page_of_problem
-from .output.progress import progress
 from .output.shown import open_shown
-from .sources import is_bundle
+from .sources import is_bundle, progress
 
 __all__ = ["view"]
 
@@ -40,14 +39,14 @@ Shows = Annotated[
     Path,
     typer.Argument(
         metavar="X",
-        help="An ONNX file, .mlir, graph.json, or bundle; a trace of run --trace; what run "
-        "--compare --json printed.",
+        help="An ONNX file, .mlir, graph.json, or bundle; a trace of run --trace; output of run "
+        "--compare --json.",
     ),
 ]
 Beside = Annotated[
     Path | None,
     typer.Argument(
-        metavar="[Y]", help="Beside it: another plan; or a trace or comparison of the same model."
+        metavar="[Y]", help="Shown beside X: another plan, or a trace or comparison of its model."
     ),
 ]
 Serve = Annotated[
@@ -55,10 +54,7 @@ Serve = Annotated[
 ]
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="The port of --serve; 0: a free one.")]
 
-_OF_RUNS = {
-    b'"traceEvents"': (is_trace, "trace"),
-    b'"bound_isolated"': (comparison_of, "comparison"),
-}
+_OF_RUNS = {b'"traceEvents"': (is_trace, "trace"), b'"bound_isolated"': (comparison_of, "comparison")}
 
 
 @opt.with_options(but=(COMPILING, RUNNING))
@@ -75,9 +71,10 @@ def view(
     output: Output = None,
     serve: Serve = False,
     port: Port = 0,
+    json: opt.Json = False,
 ) -> None:
-    """Show a plan in a browser: where nodes run and why, what bounds the time, what fills the memory;
-    of two plans what moved. The page needs no network. Nothing of a file runs.
+    """Show a plan in a browser: devices of nodes and the reasons, bounds of the time, use of the memory; for
+    two plans the differences. The page needs no network. No code of a file runs.
 
     Example: graph-runtime view model.onnx --device cpu:0 --device tt:0=n150 -o model.html
 
@@ -89,19 +86,29 @@ def view(
         raise InputError("say where the page goes: -o page.html, or --serve for a browser on this machine")
     given = {path: _of_run(path) for path in (x, y) if path is not None}
     models = [path for path in (x, y) if path is not None and given[path] is None]
-    with progress() as tell:
-        programs = [open_shown(path, device, library, options, tell, params) for path in models]
-        shown = [_planned(program, options, runs, input, output, tell) for program in programs]
+    with progress(not json) as tell:
+        several = [open_shown(path, device, library, options, tell, params) for path in models]
+        shown = [_planned(opened, options, runs, input, output, tell) for opened in several]
         page = _page(shown, [(path, *found) for path, found in given.items() if found is not None])
     if output:
         write_whole(output, page, through=True)
-        typer.echo(f"wrote {output}: {len(page):,} bytes")
-    if serve:
-        _serve(page, port)
+        _say(f"wrote {output}: {len(page):,} bytes", json, page=str(output), bytes=len(page))
+    if serve:  # until Ctrl-C, which is no error but the regular end
+        with page_server(page, port) as server, suppress(KeyboardInterrupt):
+            url = f"http://127.0.0.1:{server.server_port}/"
+            _say(f"{url} until Ctrl-C", json, url=url)
+            server.serve_forever()
+
+
+def _say(text: str, json: bool, **facts: Any) -> None:
+    if json:
+        opt.print_json(facts)
+    else:
+        typer.echo(text)
 
 
 def _of_run(path: Path) -> tuple[str, bytes] | None:
-    """("trace" or "comparison", its text) of a file that is one; None for a model."""
+    """("trace" or "comparison", the file's text); None if the file is a model."""
     if is_bundle(path) or not path.is_file():
         return None
     with path.open("rb") as file:
@@ -116,21 +123,17 @@ def _of_run(path: Path) -> tuple[str, bytes] | None:
 
 
 def _planned(
-    program: Plannable,
-    options: Options,
-    runs: int,
-    inputs: list[str] | None,
-    output: Path | None,
-    tell: Tell,
+    opened: Plannable, options: Options, runs: int, inputs: list[str] | None, output: Path | None, tell: Tell
 ) -> Shown:
-    with page_of_problem(output, program.name):
-        prepared = prepare(program, None, options, tell=tell)
+    with page_of_problem(output, opened.name):
+        prepared = prepare(opened, None, options, tell=tell)
     timeline = simulate(prepared.plan, runs=runs, inputs=inputs)
-    return Shown.of(program.name, prepared, {"simulated": timeline})
+    return Shown.of(opened.name, prepared, {"simulated": timeline})
 
 
 def _page(shown: list[Shown], runs: list[tuple[Path, str, bytes]]) -> bytes:
-    """The page of plans; of a run's files beside one plan, or of these alone."""
+    """The page of the plans in ``shown``. ``runs``: contents of files of runs, which are shown beside the
+    plan, or alone if there is no plan."""
     names = [*(one.name for one in shown), *(path.name for path, _, _ in runs)]
     title = " and ".join(names)
     if not shown:
@@ -151,7 +154,8 @@ def _page_of_run(path: Path, kind: str, text: bytes) -> dict[str, Any]:
 
 
 def _add(plan: dict[str, Any], path: Path, kind: str, text: bytes) -> None:
-    """A run's file beside its plan."""
+    """Add the contents of a run's file to the page data of a plan. ``kind`` and ``text``: result of
+    _of_run()."""
     names = plan["graph"]["nodes"]["name"]
     if kind == "trace":
         number = {name: nid for nid, name in enumerate(names)}
@@ -160,10 +164,3 @@ def _add(plan: dict[str, Any], path: Path, kind: str, text: bytes) -> None:
         comparison = read_comparison(text, str(path))
         plan["accuracy"] = plain(accuracy_data(comparison, names))
         plan["tensors"] = plain(tensor_data(names, comparison))
-
-
-def _serve(page: bytes, port: int) -> None:
-    """Until Ctrl-C, which is how it ends: no error."""
-    with page_server(page, port) as server, suppress(KeyboardInterrupt):
-        typer.echo(f"http://127.0.0.1:{server.server_port}/ until Ctrl-C")
-        server.serve_forever()

@@ -1,12 +1,12 @@
-"""Models served to others, by replicas on Ray, and graphs over machines (graphs/). The extra ``cluster``
-installs Ray, which is imported when it is needed.
+"""Serving of models by replicas on Ray, and of graphs that run on several machines (graphs/). The extra
+``cluster`` installs Ray, which is imported when first needed.
 
-Read: datatypes, ports (what a model takes), http/ (the inference protocol's bytes), batch_rows and
-independent_rows (which rows run together), batcher (queue, batches, deadlines), replays (what is done about a
-lost worker), metrics, runner (a bundle that answers batches); catalog (names and versions), front (HTTP in
-ASGI's terms); transport/ (messages between processes), dispatcher, replica. On Ray: ray/ (starting and
-joining it), installation, travel (bundles to other machines), deployment, offers (what a user wants served),
-server. status reads what a server says of itself.
+Read: ports (inputs and outputs of a model), http/ (bytes of the inference protocol), batch_rows and
+independent_rows (which rows run together), batcher (queue, batches, deadlines, lost workers), metrics, runner
+(runs batches of a bundle); catalog (names and versions), front (paths of HTTP); transport/ (messages between
+processes), dispatcher, replica. On Ray: ray/ (starting and joining it), installation, travel (bundles sent to
+other machines), deployment, offers (models that a user names), server. status shows the state of a running
+server.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.late_names import LateNames
 
-if TYPE_CHECKING:  # the public names: type checkers see them, and LateNames reads them
+if TYPE_CHECKING:  # public names: read by type checkers, and by LateNames
     from .graphs.connecting import Cluster as Cluster
     from .graphs.connecting import connect as connect
     from .graphs.connecting import connected as connected

@@ -1,4 +1,5 @@
-"""Rows of several requests in one run: which program takes how many; arrays put together and apart."""
+"""Rows of several requests in one run: choosing a program by its number of rows, joining arrays and splitting
+them."""
 
 from __future__ import annotations
 
@@ -7,22 +8,20 @@ from itertools import accumulate
 
 import numpy as np
 
-__all__ = ["choose_rows", "common_rows", "split", "stack"]
-
 _NEARLY = 1.05
 
 
 def common_rows(arrays: Sequence[tuple[int, ...]]) -> int | None:
-    """The first dimension that all shapes have, None where they have none in common."""
+    """The first dimension that all arrays have in common; None if they differ."""
     first = {shape[0] if shape else None for shape in arrays}
     return first.pop() if len(first) == 1 else None
 
 
 def choose_rows(waiting: int, rows: Sequence[int], seconds: Sequence[float] = ()) -> int:
-    """The size of the program that runs next, of those that there are (ascending), when ``waiting`` rows are
-    there: the one that takes least time for a row that is asked for. ``seconds``: of a run of each; without
-    them a run takes as long as one row of it more. A larger one may take a little longer: runs have costs
-    that are not in their times."""
+    """The number of rows of the program that runs next, when ``waiting`` rows wait. ``rows``: the sizes of
+    the available programs, ascending; the size with the least time per waiting row is chosen. ``seconds``:
+    run time of each size; without it, a run of n rows is taken to cost n + 1. A larger size is chosen even if
+    its run takes slightly longer, because a run has costs that its time does not include."""
     if len(rows) == 1:
         return rows[0]
     taken = seconds or [1.0 + size for size in rows]
@@ -31,13 +30,11 @@ def choose_rows(waiting: int, rows: Sequence[int], seconds: Sequence[float] = ()
 
 
 def stack(
-    requests: Sequence[Mapping[str, np.ndarray]],
-    size: int,
-    into: Mapping[str, np.ndarray] | None = None,
+    requests: Sequence[Mapping[str, np.ndarray]], size: int, into: Mapping[str, np.ndarray] | None = None
 ) -> dict[str, np.ndarray]:
-    """The inputs of several requests, one below the other, with ``size`` rows: what is missing is the last
-    row again and again, which a model takes as it took the first: zeros may be no index and no divisor.
-    ``into``: arrays that some of them are written to."""
+    """The inputs of several requests, joined along the first dimension and filled up to ``size`` rows with
+    copies of the last row. Copies of a row are valid inputs; zeros may be invalid as indices or divisors.
+    ``into`` {input: array}: arrays into which some of the inputs are written."""
     to = into or {}
     return {name: _stacked([one[name] for one in requests], size, to.get(name)) for name in requests[0]}
 
@@ -55,5 +52,6 @@ def _stacked(arrays: Sequence[np.ndarray], size: int, into: np.ndarray | None) -
 
 
 def split(array: np.ndarray, counts: Sequence[int]) -> list[np.ndarray]:
-    """The rows of each request; those of padding, behind them, are left out."""
+    """One array per request: the rows of ``array`` that belong to that request. Padding rows at the end are
+    dropped."""
     return [array[end - count : end] for count, end in zip(counts, accumulate(counts), strict=True)]

@@ -1,11 +1,14 @@
-"""The queue of a model: requests wait here until a worker has a place, run together where the model has a
-program for it, and are answered, or refused, before their deadlines.
+"""The queue of a model: requests wait here until a worker has room, run together if the model has a program
+for that, and are answered or refused before their deadlines. If a worker is lost, another worker repeats its
+run: requests have no state, and their inputs are kept until they are answered. A request that kills its
+workers must not kill all of them: it runs alone after its second loss of a worker, and fails after
+MOST_LOSSES.
 
-    batcher = Batcher(served, pool)        pool: the workers, by what they are asked for here
+    batcher = Batcher(served, pool)        pool: the workers
     outputs = await batcher.submit(id, inputs, deadline)
 
-A batch is made when a worker can take it, so requests gather while all are busy, and none waits for others
-while a worker is free, unless ``delay`` says so. One event loop, no threads.
+A batch is made when a worker can take it, so requests gather while all workers are busy. While a worker is
+free, a request waits for others no longer than ``delay``. One event loop, no threads.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import asyncio
 import itertools
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -24,18 +27,16 @@ from ..base.errors import KernelError, RequestError, WorkerLost
 from .batch_rows import choose_rows, split
 from .metrics import ServingMetrics
 from .ports import Served
-from .replays import ALONE_AFTER, MOST_LOSSES, Patience
 
-__all__ = ["Batcher", "Done", "FixedPool", "Limits", "Pool", "RowBatch", "Run"]
-
+ALONE_AFTER, MOST_LOSSES = 2, 6  # numbers of lost workers after which a request runs alone, and fails
 Outputs = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
-    """What a worker gets: the inputs of ``requests``, which have ``filled`` rows together, for the program of
-    ``size`` rows; size 0: one request, for the program of its own shapes. ``ids``: of the requests.
-    ``traced``: whether its run is to be traced."""
+    """A worker's task. ``requests``: the inputs of each request, which have ``filled`` rows together.
+    ``size``: number of rows of the program that runs them. If ``size`` is 0, the task is one request, for the
+    program of its shapes. ``ids``: the ids of the requests. ``traced``: whether the run is traced."""
 
     ids: tuple[str, ...]
     size: int
@@ -44,70 +45,60 @@ class RowBatch:
     traced: bool = False
 
 
-Run = Callable[[RowBatch], Awaitable[Outputs]]
-# called with what came of a batch: WorkerLost; KernelError and GraphRuntimeError of the run
+# a function that is called with the outputs of a batch or with its error: WorkerLost, KernelError or another
+# GraphRuntimeError
 Done = Callable[[Outputs | BaseException], None]
 
 
 class Pool(Protocol):
-    """Workers that may come and go."""
+    """Workers, which may come and go."""
 
     @property
     def count(self) -> int:
-        """Workers that are there now."""
+        """Number of workers now."""
 
     @property
     def places(self) -> int:
-        """Batches that they take at once."""
+        """The number of batches that all workers together can hold at a time."""
 
     def start(self, batch: RowBatch, done: Done) -> None:
-        """Give a batch to one that has it not yet; ``done`` is called once."""
+        """Give a batch to a worker that does not have this batch yet; ``done`` is called once."""
 
     def watch(self, changed: Callable[[], None], load: Callable[[], int]) -> None:
-        """Call ``changed`` where there are more places, or fewer. ``load`` tells Batcher.load at any time."""
-
-
-@dataclass
-class FixedPool:
-    """``places`` workers, always there, all by one function, which raises what Done is told."""
-
-    run: Run
-    places: int = 2
-
-    @property
-    def count(self) -> int:
-        """As many as places."""
-        return self.places
-
-    def start(self, batch: RowBatch, done: Done) -> None:
-        """Run it in a task."""
-
-        def tell(task: asyncio.Future[Outputs]) -> None:
-            if not task.cancelled():  # the loop ends
-                done(task.exception() or task.result())
-
-        asyncio.ensure_future(self.run(batch)).add_done_callback(tell)
-
-    def watch(self, changed: Callable[[], None], load: Callable[[], int]) -> None:
-        """Nothing changes."""
+        """Have ``changed`` called when the number of places changes. ``load`` returns Batcher.load at any
+        time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """``queued``: requests that wait at most; the next is refused. ``delay``: seconds that a request waits
-    for others though a worker is free."""
+    """Limits of a queue. ``queued``: most requests that wait; further requests are refused. ``delay``:
+    seconds that a request waits for others while a worker is free."""
 
     queued: int = 256
     delay: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """The time that a worker may be silent before its run is also given to a second worker. ``share``:
+    fraction of the time left; ``least``: the least such time in seconds. A worker that is paused, or whose
+    link is cut, is not dead and reports no error. The first answer counts."""
+
+    share: float = 0.25
+    least: float = 1.0
+
+    def seconds(self, left: float) -> float:
+        """The seconds after which a second worker gets the run. ``left``: seconds until the deadline."""
+        return max(self.least, self.share * left)
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class _Item:
-    """A request, or a piece of one that has more rows than the largest program."""
+    """A request, or a piece of a request that has more rows than the largest program."""
 
     id: str
     inputs: Mapping[str, np.ndarray]
-    rows: int  # 0 where the model does not run rows together
+    rows: int  # number of rows; 0 if the model does not run rows of requests together
     deadline: float
     answer: asyncio.Future[Outputs]
     since: float = field(default_factory=time.monotonic)
@@ -117,8 +108,8 @@ class _Item:
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Run:
-    """A batch that workers have: one, or two where the first is silent. ``tries``: of them that may still
-    answer."""
+    """A batch given to one worker, or to two if the first is silent. ``tries``: number of workers that have
+    the batch and may still answer."""
 
     items: list[_Item]
     batch: RowBatch
@@ -130,7 +121,7 @@ class _Run:
 
 
 class Batcher:
-    """See the module. Not safe across threads."""
+    """The queue of one model. Not thread-safe."""
 
     def __init__(
         self,
@@ -141,7 +132,7 @@ class Batcher:
         patience: Patience | None = None,
     ):
         self.served, self.pool, self.limits = served, pool, limits or Limits()
-        self.metrics, self.patience = metrics or ServingMetrics.unnamed(), patience or Patience()
+        self.metrics, self.patience = metrics or ServingMetrics(), patience or Patience()
         self._queue: deque[_Item] = deque()
         self._running: set[_Run] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -150,36 +141,38 @@ class Batcher:
 
     @property
     def queued(self) -> int:
-        """Requests that wait for a worker."""
+        """Number of requests that wait for a worker."""
         return len(self._queue)
 
     @property
     def running(self) -> int:
-        """Batches that are with workers."""
+        """The number of batches that workers run or hold ready."""
         return len(self._running)
 
     @property
     def load(self) -> int:
-        """Batches that are with workers, and those that what waits would make."""
+        """The number of batches that workers have, plus the number that the waiting requests would make."""
         rows = self.served.rows
         waiting = sum(item.rows for item in self._queue) if rows else len(self._queue)
         return len(self._running) + -(-waiting // (rows[-1] if rows else 1))
 
     async def submit(self, id: str, inputs: Mapping[str, np.ndarray], deadline: float) -> Outputs:
-        """The outputs of a request, by name. ``deadline``: of time.monotonic().
+        """The outputs of a request, by name. ``deadline``: on the clock of time.monotonic().
 
-        Raises RequestError: 400 for shapes that no program takes, 413 for too many rows, 429 where the queue
-        is full, 503 when it closes, 504 at the deadline; WorkerLost; and what running it raises."""
+        Raises RequestError: 400 for shapes without a program, 413 for too many rows, 429 if the queue is
+        full, 503 while the queue closes, 504 at the deadline; WorkerLost; and any error of the run."""
         parts = self._parts(inputs)
         if not self._open:
             raise RequestError("the model is being stopped", status=503, retry_after=1)
         if self._queue and len(self._queue) + len(parts) > self.limits.queued:
-            text = f"{len(self._queue)} requests wait already: send it again later"
+            text = f"{len(self._queue)} requests are waiting already: send it again later"
             raise RequestError(text, status=429, retry_after=1, got=len(self._queue))
         loop = asyncio.get_running_loop()
         items = [_Item(id, part, rows, deadline, loop.create_future()) for part, rows in parts]
         self._queue.extend(items)
-        late = loop.call_later(max(0.0, deadline - time.monotonic()), _late, items)
+        left = max(0.0, deadline - time.monotonic())
+        text = "no answer before the deadline"
+        late = loop.call_later(left, lambda: _fail(items, RequestError(text, status=504)))
         self._advance()
         try:
             if len(items) == 1:
@@ -192,48 +185,47 @@ class Batcher:
         return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
 
     def _drop(self, items: list[_Item]) -> None:
-        """Leave out what waits still: its caller has gone."""
+        """Cancel the items of a request whose caller has gone, and remove those that still wait."""
         for item in items:
             item.answer.cancel()
-            if item in self._queue:  # else it is with a worker
+            if item in self._queue:  # else a worker already has the item
                 self._queue.remove(item)
 
     async def close(self, seconds: float) -> None:
-        """Refuse what comes, answer what is there; after ``seconds`` the rest is refused, too."""
+        """Refuse new requests and answer those that are here; after ``seconds``, refuse the remaining
+        requests."""
         self._open = False
         end = time.monotonic() + seconds
         while (self._queue or self._running) and time.monotonic() < end:
             await asyncio.sleep(0.01)
-        for item in self._queue:
-            _fail(item, RequestError("the server stops", status=503, retry_after=1))
+        error = RequestError("the server stops", status=503, retry_after=1)
+        _fail(self._queue, error)
         self._queue.clear()
         for run in list(self._running):
-            self._end(run, RequestError("the server stops", status=503, retry_after=1))
+            self._end(run, error)
 
     # **************** making batches ****************
 
     def _parts(self, inputs: Mapping[str, np.ndarray]) -> list[tuple[Mapping[str, np.ndarray], int]]:
-        """A request, or the pieces of one that is larger than the largest program, each with its rows."""
+        """One pair (inputs, number of rows) for the request; several pairs, one per piece, if the request has
+        more rows than the largest program."""
         served = self.served
         if not served.rows:
             shapes = tuple(inputs[port.name].shape for port in served.inputs)
             if shapes not in served.shapes:
                 has = " or ".join(str([list(shape) for shape in one]) for one in served.shapes[:4])
-                raise RequestError(
-                    f"there is no program for shapes {[list(s) for s in shapes]}, there is for {has}",
-                    got=shapes,
-                    wanted=served.shapes,
-                )
+                text = f"there is no program for shapes {[list(s) for s in shapes]}, only for {has}"
+                raise RequestError(text, got=shapes, wanted=served.shapes)
             return [(inputs, 0)]
         counts = {name: len(array) for name, array in inputs.items()}
         rows = next(iter(counts.values()))
         if len(set(counts.values())) > 1 or not rows:
-            text = f"the inputs have {counts} rows: give all the same number, 1 at least"
+            text = f"the inputs have {counts} rows: give all the same number, at least 1"
             raise RequestError(text, got=counts)
         most = served.rows[-1]
         if rows > most * self.limits.queued:
             wanted = most * self.limits.queued
-            text = f"the request has {rows} rows, at most {wanted} are taken: send parts of it"
+            text = f"the request has {rows} rows, at most {wanted} are accepted: send it in parts"
             raise RequestError(text, status=413, got=rows, wanted=wanted)
         if rows <= most:
             return [(inputs, rows)]
@@ -243,7 +235,7 @@ class Batcher:
         ]
 
     def _advance(self) -> None:
-        """Begin batches while workers have places and something waits long enough."""
+        """Begin batches while workers have places and a request has waited long enough."""
         while self._queue and len(self._running) < self.pool.places:
             if wait := self._delay_left():
                 if self._timer is None:
@@ -258,7 +250,7 @@ class Batcher:
         self._advance()
 
     def _delay_left(self) -> float:
-        """Seconds that the oldest request may still wait for others; 0: it runs now."""
+        """Seconds that the oldest request may still wait for others; 0 if it must not wait."""
         rows = self.served.rows
         waits = sum(item.rows for item in self._queue)
         if not rows or waits >= rows[-1] or self._queue[0].losses:
@@ -266,7 +258,8 @@ class Batcher:
         return max(0.0, self._queue[0].since + self.limits.delay - time.monotonic())
 
     def _take(self) -> list[_Item]:
-        """The requests of the next batch, oldest first; those that are over already are dropped."""
+        """The requests of the next batch, oldest first; requests that are already answered or cancelled are
+        dropped."""
         while self._queue and self._queue[0].answer.done():
             self._queue.popleft()
         if not self._queue:
@@ -285,7 +278,8 @@ class Batcher:
         return taken
 
     def _size(self, together: int, waiting: int) -> int:
-        """The size of a program for ``waiting`` rows, of which ``together`` cannot be cut."""
+        """The rows of the program for a queue of ``waiting`` rows, of which the first ``together`` belong to
+        one request."""
         best = choose_rows(waiting, self.served.rows, self.served.seconds)
         return best if best >= together else next(size for size in self.served.rows if size >= together)
 
@@ -308,7 +302,7 @@ class Batcher:
         self.pool.start(run.batch, lambda found: self._done(run, found))
 
     def _overdue(self, run: _Run) -> None:
-        """The worker is silent for long: a second one gets the run, too, if there is time left."""
+        """Give a run to a second worker, too, if time is left: the first worker has been silent for long."""
         left = run.deadline - time.monotonic()
         if left <= 0 or run.doubled:
             self._end(run, RequestError("no worker answered before the deadline", status=504))
@@ -324,7 +318,7 @@ class Batcher:
             self._end(run, found)
 
     def _end(self, run: _Run, found: Outputs | BaseException) -> None:
-        """Answer the requests of a run, or put them back where the worker was lost."""
+        """Answer the requests of a run, or put them back if the worker was lost."""
         run.over = True
         if run.timer is not None:
             run.timer.cancel()
@@ -335,15 +329,14 @@ class Batcher:
             case KernelError():
                 self._isolate(run.items, found)
             case BaseException():
-                for item in run.items:
-                    _fail(item, found)
+                _fail(run.items, found)
             case _:
                 self.metrics.ran(len(run.items), run.batch.filled, run.batch.size)
                 self._answer(run.items, found)
         self._advance()
 
     def _answer(self, items: list[_Item], outputs: Outputs) -> None:
-        if len(items) == 1:  # workers leave out what rows were filled up with
+        if len(items) == 1:  # workers have dropped the padding
             _set(items[0], outputs)
             return
         counts = [item.rows for item in items]
@@ -352,30 +345,27 @@ class Batcher:
             _set(item, {name: part[at] for name, part in parts.items()})
 
     def _replay(self, items: list[_Item], error: WorkerLost) -> None:
-        """Put requests back, in front, in their order; those that lost too many workers fail."""
+        """Put requests back at the front of the queue, in their order; requests that have lost too many
+        workers fail."""
         self.metrics.replays.add("lost", len(items))
         for item in reversed(items):
             item.losses += 1
             item.alone = item.losses >= ALONE_AFTER
             if item.losses >= MOST_LOSSES:
                 text = f"request {item.id} lost {item.losses} workers; the last: {error.cause}"
-                _fail(item, WorkerLost(text, worker=error.worker, cause=error.cause, requests=(item.id,)))
+                _fail([item], WorkerLost(text, worker=error.worker, cause=error.cause, requests=(item.id,)))
             else:
                 self._queue.appendleft(item)
 
     def _isolate(self, items: list[_Item], error: KernelError) -> None:
-        """A kernel refused the values of one request of several: each runs alone then."""
+        """Run each request of a batch alone from now on, because a kernel refused the values of one of
+        them."""
         if len(items) == 1:
-            _fail(items[0], error)
+            _fail(items, error)
             return
         for item in reversed(items):
             item.alone = True
             self._queue.appendleft(item)
-
-
-def _late(items: list[_Item]) -> None:
-    for item in items:
-        _fail(item, RequestError("no answer before the deadline", status=504))
 
 
 def _set(item: _Item, outputs: Outputs) -> None:
@@ -383,6 +373,7 @@ def _set(item: _Item, outputs: Outputs) -> None:
         item.answer.set_result(outputs)
 
 
-def _fail(item: _Item, error: BaseException) -> None:
-    if not item.answer.done():
-        item.answer.set_exception(error)
+def _fail(items: Iterable[_Item], error: BaseException) -> None:
+    for item in items:
+        if not item.answer.done():
+            item.answer.set_exception(error)

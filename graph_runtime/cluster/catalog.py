@@ -1,4 +1,4 @@
-"""The models that are served, by name and version."""
+"""The served models, by name and version."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from ..base.errors import RequestError, did_you_mean
 from .batcher import Batcher
 from .metrics import ServingMetrics
 
-__all__ = ["Catalog", "ServedModel"]
-
 
 @dataclass(eq=False)
 class ServedModel:
-    """A version of a model. ``ready``: it answers requests."""
+    """One version of a model. ``ready``: whether the server answers requests for this version."""
 
     name: str
     version: str
@@ -24,7 +22,7 @@ class ServedModel:
     ready: bool = True
 
     def metadata(self, versions: list[str]) -> dict[str, Any]:
-        """As the protocol has it. ``versions``: all that there are of the name."""
+        """The protocol's metadata of the model. ``versions``: all versions of this name."""
         served = self.batcher.served
         return {
             "name": self.name,
@@ -35,8 +33,8 @@ class ServedModel:
         }
 
     def config(self) -> dict[str, Any]:
-        """What clients of Triton ask for: sizes without the first dimension where rows run together; and
-        ``parameters`` of ours."""
+        """The configuration that clients of Triton request: shapes without the first dimension if rows of
+        requests run together, and our own ``parameters``."""
         served = self.batcher.served
         batched = bool(served.rows)
 
@@ -60,7 +58,7 @@ class ServedModel:
         }
 
     def status(self) -> dict[str, Any]:
-        """What ``graph-runtime cluster status`` shows of it."""
+        """The model's row in the output of ``graph-runtime cluster status``."""
         served, metrics = self.batcher.served, self.metrics
         return {
             "name": self.name,
@@ -80,7 +78,7 @@ class ServedModel:
 
 @dataclass
 class Catalog:
-    """Names with their versions, in the order in which they came."""
+    """All served models by name and version, in the order in which they were added."""
 
     _models: dict[str, dict[str, ServedModel]] = field(default_factory=dict)
 
@@ -89,12 +87,11 @@ class Catalog:
             yield from versions.values()
 
     def add(self, model: ServedModel) -> None:
-        """A model more; one of that name and version is replaced."""
+        """Add a model; it replaces a model of the same name and version."""
         self._models.setdefault(model.name, {})[model.version] = model
 
     def versions(self, name: str) -> list[str]:
-        """The versions of a name, the newest last: by number where they are numbers. Raises RequestError
-        (404)."""
+        """The versions of a name, newest last: by number if all are numbers. Raises RequestError (404)."""
         if name not in self._models:
             text = f"there is no model {name!r}{did_you_mean(name, self._models)}"
             raise RequestError(text, status=404, got=name)
@@ -102,7 +99,7 @@ class Catalog:
         return sorted(found, key=int) if all(map(str.isdecimal, found)) else found
 
     def find(self, name: str, version: str | None = None) -> ServedModel:
-        """A version of a model, the newest where none is named. Raises RequestError (404)."""
+        """A version of a model, by default the newest. Raises RequestError (404)."""
         known = self.versions(name)
         if version is not None and version not in known:
             text = f"model {name!r} has no version {version!r}{did_you_mean(version, known)}"

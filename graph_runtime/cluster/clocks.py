@@ -1,12 +1,12 @@
-"""How far another process's clock is from this one's, of the same machine or not, and how well that is known.
+"""The offset of another process's clock, on this machine or another, and its error bound.
 
     clock = ClockOffset()
-    clock.add(sent, there, received)      ns: of a message, of this clock, the other's, and this one's again
-    clock.to_here(time_there)             ns of this clock, within clock.error
+    clock.add(sent, there, received)      ns: question sent, other clock read, answer received
+    clock.to_here(time_there)             ns on this clock, within clock.error
 
-The other clock was read between ``sent`` and ``received``, so the offset is known to half of the time between
-them, whatever the ways take (Cristian's algorithm). The exchange that took least is the one that counts, of
-the last ones: clocks of machines drift apart by some microseconds a second.
+The other clock was read between ``sent`` and ``received``, so the offset is known to within half of that
+time, whatever each direction took (Cristian's algorithm). The shortest of the last exchanges gives the
+offset; older exchanges are dropped, because clocks of machines drift apart by some microseconds per second.
 """
 
 from __future__ import annotations
@@ -15,32 +15,30 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
-__all__ = ["ClockOffset", "now"]
-
-_LAST = 64  # exchanges
+_LAST = 64  # number of exchanges that are kept
 
 
 def now() -> int:
-    """ns of the clock that is exchanged: time.perf_counter's, which Runs and timelines have, too."""
+    """Time of this process's clock in ns, by time.perf_counter, as in Runs and timelines."""
     return time.perf_counter_ns()
 
 
 @dataclass
 class ClockOffset:
-    """See the module. Times are whole ns. ``offset``: the other clock's minus this one's; ``error``: by which
-    it is wrong at most, None before the first exchange."""
+    """The offset of one other clock; times are whole ns. ``offset``: the other clock minus this clock;
+    ``error``: bound of the offset's error, None before the first exchange."""
 
     offset: int = 0
     error: int | None = None
     _seen: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=_LAST))
 
     def add(self, sent: int, there: int, received: int) -> None:
-        """An exchange more. Raises ValueError for an answer that comes before its question."""
+        """Add an exchange. Raises ValueError for an answer before its question."""
         if received < sent:
             raise ValueError(f"an answer at {received} ns to a question at {sent} ns")
         self._seen.append(((received - sent + 1) // 2, there - (sent + received) // 2))
         self.error, self.offset = min(self._seen)
 
     def to_here(self, there: int) -> int:
-        """A time of the other clock, as this one has it."""
+        """The time on this process's clock, in ns, when the other clock shows ``there``."""
         return there - self.offset

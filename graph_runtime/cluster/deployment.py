@@ -1,11 +1,11 @@
-"""A version of a model on Ray Serve, which starts its replicas, looks after their health, starts others in
-place of those that are gone, and scales their number.
+"""Deployment of a version of a model on Ray Serve, which starts the replicas, watches their health, replaces
+lost replicas, and scales their number.
 
     served = await deploy(source, "digits-1", scale, workers, door)
     await stop("digits-1")
 
-Batches go to the replicas by connections of their own (dispatcher.py): a call of Ray Serve's takes some
-milliseconds of a core. Ray is imported when this module is.
+Batches reach the replicas over separate connections (dispatcher.py), because a call through Ray Serve takes
+some milliseconds of a core. Importing this module imports Ray.
 """
 
 from __future__ import annotations
@@ -30,23 +30,22 @@ from .scaling import LOAD, replicas_wanted
 from .transport.listening import Door
 from .travel import pack, unpack
 
-__all__ = ["Scale", "deploy", "stop"]
-
 ray = import_ray()
 serve = import_ray("ray.serve")
 exceptions = import_ray("ray.exceptions")
 serve_exceptions = import_ray("ray.serve.exceptions")
 
-_HEALTH_SECONDS, _SILENT_SECONDS = 1.0, 5.0  # between two looks, and until one counts as failed
-_START_SECONDS = 300.0  # a model may compile kernels first
-_LOOK_SECONDS = 0.2  # between two looks at replicas that start
-_LEAVE_SECONDS = 15.0  # in which a replica that ends answers what it has
+_HEALTH_SECONDS, _SILENT_SECONDS = 1.0, 5.0  # seconds between checks; until a silent replica has failed
+_START_SECONDS = 300.0  # seconds for a start; a model may compile kernels first
+_LOOK_SECONDS = 0.2  # seconds between looks at replicas that are starting
+_LEAVE_SECONDS = 15.0  # seconds that a stopping replica has to answer its batches
 _LOST = (exceptions.RayError, serve_exceptions.RayServeException)
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How many replicas: ``least`` to ``most``, by the length of the queue. ``cores``: that each takes."""
+    """Bounds of the number of replicas: between ``least`` and ``most``, by the length of the queue.
+    ``cores``: number of cores of each replica."""
 
     least: int = 1
     most: int = 1
@@ -54,9 +53,10 @@ class Scale:
 
 
 class ReplicaActor:
-    """The process of a replica, which Ray Serve starts. ``sender``: what the machine that serves is, which
-    this one has to equal; ``packed``: the bundle's files, None where all machines see its path; ``door``:
-    where its server is, to which it is a replica of ``name``."""
+    """The process of a replica, started by Ray Serve. ``sender``: the server's installation, which this
+    machine's must equal. ``packed``: the bundle's files; None if all machines see the bundle's path.
+    ``door``: address where the server listens for replicas; ``name``: the deployment to which this replica
+    belongs."""
 
     def __init__(
         self,
@@ -67,11 +67,11 @@ class ReplicaActor:
         name: str,
     ):
         if (here := this_installation()) != sender:
-            text = f"{os.uname().nodename} has {here}, what serves has {sender}: install the same"
+            text = f"{os.uname().nodename} has {here}, the server has {sender}: install the same on both"
             raise ClusterError(text, got=str(here), wanted=str(sender))
         require_folder()
         if packed is not None:
-            from ..codegen.cache import open_cache  # where bundles are kept that came from elsewhere
+            from ..codegen.cache import open_cache  # bundles from other machines are kept in the cache
 
             source = replace(source, path=str(unpack(packed, ray.get, open_cache().folder / "bundles")))
         if "host" not in door.address:
@@ -79,22 +79,23 @@ class ReplicaActor:
         self._replica: Replica | None = Replica(Runner(source), door, name, own_tls())
 
     async def __call__(self) -> None:
-        """Ray Serve wants one; batches come by the replica's own connection."""
+        """Do nothing: Ray Serve requires this method, but batches come over the replica's own connection."""
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        """What Ray Serve gives to ``replicas_wanted``."""
+        """The statistics that Ray Serve passes to ``replicas_wanted``."""
         return {LOAD: 0.0 if self._replica is None else float(self._replica.load)}
 
     def __del__(self) -> None:
-        """Ray Serve calls it before it ends the process."""
+        """End the replica; Ray Serve calls this before it ends the process."""
         replica, self._replica = getattr(self, "_replica", None), None
         if replica is not None:
             replica.leave(_LEAVE_SECONDS)
 
 
 def _listen_on_loopback() -> None:
-    """Ray Serve's replicas have a server for calls among deployments, which nothing here makes, on all
-    interfaces, with no setting for it. tests/cluster/test_serving.py looks at all sockets."""
+    """Have the calls server of a Ray Serve replica listen on loopback only. Ray Serve starts one in each
+    replica, for calls between deployments, and no setting keeps it from listening on all interfaces; nothing
+    here makes such calls. tests/cluster/test_serving.py looks at all sockets."""
     module = import_ray("ray.serve._private.replica")
     listen = getattr(module, "add_port_to_grpc_server", None)
     if listen is not None:
@@ -102,8 +103,8 @@ def _listen_on_loopback() -> None:
 
 
 async def deploy(source: ServedSource, name: str, scale: Scale, workers: Workers, door: Door) -> Served:
-    """Start replicas, and wait until one has joined ``workers``. Raises ClusterError, with what it said,
-    where none does."""
+    """Start replicas, and wait until the first has joined ``workers``. Raises ClusterError, with the reason
+    that Ray gives, if no replica joins."""
     try:
         await asyncio.to_thread(_run, source, name, scale, door)
         return await _first_replica(name, workers)
@@ -114,12 +115,13 @@ async def deploy(source: ServedSource, name: str, scale: Scale, workers: Workers
 
 
 async def stop(name: str) -> None:
-    """End the replicas, as soon as they have answered what they have."""
+    """End the replicas as soon as they have answered their batches."""
     await asyncio.to_thread(serve.delete, name)
 
 
 async def _first_replica(name: str, workers: Workers) -> Served:
-    """Wait for a replica; others may come later. Raises ClusterError where none does."""
+    """The interface of the first replica, awaited; others may come later. Raises ClusterError if none
+    comes."""
     first = asyncio.ensure_future(workers.first())
     end = time.monotonic() + _START_SECONDS
     try:
@@ -133,9 +135,8 @@ async def _first_replica(name: str, workers: Workers) -> Served:
                 raise ClusterError("\n".join(text for text in said if text))
     finally:
         first.cancel()
-    raise ClusterError(
-        f"no replica ran after {_START_SECONDS:.0f} s: the cluster may have too few free cores"
-    )
+    why = f"no replica ran after {_START_SECONDS:.0f} s: the cluster may have too few free cores"
+    raise ClusterError(why)
 
 
 def _run(source: ServedSource, name: str, scale: Scale, door: Door) -> None:
@@ -170,10 +171,10 @@ def _run(source: ServedSource, name: str, scale: Scale, door: Door) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """The last line of an error that Ray wraps in traces, which is what was raised."""
+    """The original error of a chain that Ray wraps in traces: its last line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if "Error: " in line and not line.startswith("File")]
     said = (told or lines or [type(error).__name__])[-1][:500]
-    if "ActorDiedError" in said:  # Ray says no more
-        return "its process ended while it opened the model: it was killed, or memory was short (see dmesg)"
+    if "ActorDiedError" in said:  # Ray then says nothing else
+        return "its process ended while opening the model: it was killed, or memory ran out (see dmesg)"
     return said

@@ -1,13 +1,14 @@
-"""The server's side of its replicas: they connect to it, and it hands batches to them.
+"""The server's side of its replicas: they connect to it and receive batches.
 
     dispatcher = Dispatcher(memory)
-    await dispatcher.open()                           replicas are told of dispatcher.door
-    workers = dispatcher.workers("digits-1")          replicas that say this name are its
+    await dispatcher.open()                           replicas connect to dispatcher.door
+    workers = dispatcher.workers("digits-1")          the replicas that announce this name
     outputs = await workers.run(batch)
 
-A replica on this machine comes by a Unix socket and reads inputs from shared memory; one on another comes by
-TCP, with TLS and the cluster's certificates. A replica whose connection ends, or that is silent for
-``limits.QUIET`` seconds, has lost its batches: WorkerLost, and the queue runs them elsewhere.
+A replica on this machine connects by a Unix socket and reads inputs from shared memory; a replica on another
+machine connects by TCP with TLS and the cluster's certificates. If a replica's connection ends, or the
+replica is silent for ``limits.QUIET`` seconds, its batches are lost (WorkerLost) and the queue gives them to
+other replicas.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import contextlib
 import itertools
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..base.errors import GraphRuntimeError, KernelError, WorkerLost
 from .batcher import Done, RowBatch
@@ -30,19 +31,18 @@ from .ports import Served
 from .transport import limits
 from .transport.connections import Connection
 from .transport.listening import Door, Listener
-from .transport.messages import Message
+from .transport.messages import Header, Message
+from .transport.records import read_record
 from .transport.shared_memory import SharedMemory
 from .transport.sockets import Tls
 
-__all__ = ["PLACES", "Dispatcher", "Observer", "Remote", "Workers"]
-
-PLACES = 2  # batches that a replica has: one runs, the next is there when it ends
+PLACES = 2  # number of batches that a replica holds: one runs, the next starts when the first ends
 
 
 @dataclass(eq=False)
 class Remote:
-    """A replica, as the server knows it. ``pending``: its batches by number. ``heard``: time.monotonic() of
-    its last answer."""
+    """The server's view of a replica. ``pending``: the batches that the replica has, by number. ``heard``:
+    time of its last answer, by time.monotonic()."""
 
     connection: Connection
     name: str
@@ -54,40 +54,41 @@ class Remote:
     heard: float = field(default_factory=time.monotonic)
     pending: dict[int, _Pending] = field(default_factory=dict)
     clock: ClockOffset = field(default_factory=ClockOffset)
-    pinged: int | None = None  # now() of a ping without an answer
+    pinged: int | None = None  # time by now() at which the unanswered ping was sent
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.node}"
 
     @property
     def takes(self) -> bool:
-        """Whether it gets batches."""
+        """Whether the replica accepts batches."""
         return not (self.leaving or self.silent)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pending:
-    batch: RowBatch  # it keeps the inputs, and so their memory, until the replica has answered
+    batch: RowBatch  # keeps the inputs, and so the inputs' memory, until the replica has answered
     done: Done
     sent: int
 
 
 class Observer(Protocol):
-    """What is told of runs."""
+    """A listener that is informed of runs."""
 
     def wants_events(self) -> bool:
-        """Whether the next run is to be traced."""
+        """Whether the next run should be traced."""
 
-    def ran(self, remote: Remote, ids: Sequence[str], head: Mapping[str, Any], sent: int) -> None:
-        """A run for requests was answered by a replica; ``head`` of its answer; ``sent``: now() then."""
+    def ran(self, remote: Remote, ids: Sequence[str], head: Header, sent: int) -> None:
+        """Take note that a replica has answered a run for the requests ``ids``. ``head``: header of the
+        answer; ``sent``: time at which the batch was sent, by now()."""
 
 
 class Workers:
-    """The replicas of one version of a model: a Pool of its Batcher. ``metrics`` is told what runs took."""
+    """The replicas of one version of a model: the Pool of its Batcher. ``metrics`` receives run times."""
 
     def __init__(self, name: str, observer: Observer | None = None):
         self.name, self.remotes = name, list[Remote]()
-        self.metrics = ServingMetrics.unnamed()
+        self.metrics = ServingMetrics()
         self.load: Callable[[], int] = lambda: 0
         self._watcher: Callable[[], None] = lambda: None
         self._observer = observer
@@ -97,28 +98,32 @@ class Workers:
 
     @property
     def count(self) -> int:
-        """Replicas that take batches now."""
+        """Number of replicas that accept batches now."""
         return sum(remote.takes for remote in self.remotes)
 
     @property
     def places(self) -> int:
-        """Batches that they take at once."""
+        """The number of batches that these replicas can hold at a time."""
         return PLACES * self.count
 
     def watch(self, changed: Callable[[], None], load: Callable[[], int]) -> None:
-        """Call ``changed`` where there are more places, or fewer; ``load`` is what replicas report."""
+        """Have ``changed`` called when the number of places changes; the result of ``load`` is sent to
+        replicas, which report it to Ray Serve."""
         self._watcher, self.load = changed, load
 
     async def first(self) -> Remote:
-        """A replica, as soon as there is one."""
+        """The replica that joined first. Waits until a replica has joined."""
         while not self.remotes:
             await self._changed.wait()
         return self.remotes[0]
 
     def start(self, batch: RowBatch, done: Done) -> None:
-        """Give a batch to the replica with the fewest that has not this one already, as soon as there is one.
-        ``done`` is called with the outputs; WorkerLost where it ended or is silent; what the run raised."""
-        remote = self._choose(batch)
+        """Give a batch to a replica that does not have the batch yet: of several such replicas, to the one
+        with the fewest batches. If there is no such replica, the batch waits for one. ``done`` is called with
+        the outputs, WorkerLost if the replica ended or is silent, or the error of the run."""
+        free = [one for one in self.remotes if one.takes]
+        others = [one for one in free if all(p.batch is not batch for p in one.pending.values())]
+        remote = min(others, key=lambda one: len(one.pending), default=None)
         if remote is None:
             self._waiting.append((batch, done))
             return
@@ -130,20 +135,15 @@ class Workers:
         tensors = {f"{at} {name}": x for at, one in enumerate(batch.requests) for name, x in one.items()}
         remote.connection.post(head, tensors)
 
-    def _choose(self, batch: RowBatch) -> Remote | None:
-        free = [one for one in self.remotes if one.takes]
-        others = [one for one in free if all(p.batch is not batch for p in one.pending.values())]
-        return min(others, key=lambda one: len(one.pending), default=None)
-
     # **************** what replicas say ****************
 
     def join(self, remote: Remote) -> None:
-        """A replica more."""
+        """Add a replica."""
         self.remotes.append(remote)
         self.change()
 
     def change(self) -> None:
-        """Replicas have come, gone, or fallen silent."""
+        """Handle a change of the replicas: some have come, gone or fallen silent."""
         self._changed.set()
         self._changed = asyncio.Event()
         waiting, self._waiting = self._waiting, []
@@ -152,7 +152,7 @@ class Workers:
         self._watcher()
 
     def lose(self, remote: Remote, cause: str) -> None:
-        """Its batches are lost."""
+        """Report the batches of a replica as lost."""
         lost = list(remote.pending.values())
         remote.pending.clear()
         for one in lost:
@@ -161,7 +161,7 @@ class Workers:
         self.change()
 
     def answered(self, remote: Remote, message: Message) -> None:
-        """The answer to a batch, or to one that was given up."""
+        """Handle the answer to a batch; an answer to a batch that was given up is ignored."""
         head = message.header
         pending = remote.pending.pop(head["number"], None)
         if pending is None:
@@ -177,7 +177,8 @@ class Workers:
 
 
 class Dispatcher:
-    """See the module. ``observer`` is told of each run; ``host``, ``tls``: as Listener's; one event loop."""
+    """The server's end of the connections to all replicas. ``observer``: listener that is informed of each
+    run; ``host`` and ``tls``: address and certificates, as in Listener. Used by one event loop."""
 
     def __init__(
         self,
@@ -188,25 +189,25 @@ class Dispatcher:
     ):
         self._memory, self._observer, self._host, self._tls = memory, observer, host, tls
         self._workers: dict[str, Workers] = {}
-        self._remotes: dict[Connection, Remote | None] = {}  # None: it has not said what it is, or is let go
+        self._remotes: dict[Connection, Remote | None] = {}  # None: not yet announced, or being released
         self._listener: Listener | None = None
         self._pinging: asyncio.Task[None] | None = None
 
     @property
     def door(self) -> Door:
-        """Where replicas connect, once it is open."""
-        assert self._listener is not None, "open() comes first"
+        """The address for replicas, known after open()."""
+        assert self._listener is not None, "call open() first"
         return self._listener.door
 
     async def open(self) -> None:
-        """Listen. Raises LinkLost."""
+        """Start listening. Raises LinkLost."""
         self._loop = asyncio.get_running_loop()
         key = secrets.token_bytes(32)
         self._listener = Listener("serve", key, self._let_in, self._host, self._tls)
         self._pinging = self._loop.create_task(self._ping())
 
     async def close(self) -> None:
-        """Let go of all replicas."""
+        """Close all connections."""
         if self._pinging is not None:
             self._pinging.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -217,11 +218,11 @@ class Dispatcher:
             self._end(connection, "the server ends")
 
     def workers(self, name: str) -> Workers:
-        """The replicas that say that name."""
+        """The replicas that announce the name ``name``."""
         return self._workers.setdefault(name, Workers(name, self._observer))
 
     def forget(self, name: str) -> None:
-        """No replica says that name any more."""
+        """Stop serving a name: close the connections of the replicas that announce it."""
         workers = self._workers.pop(name)
         for remote in workers.remotes[:]:
             self._remotes[remote.connection] = None
@@ -230,10 +231,11 @@ class Dispatcher:
     # **************** connections ****************
 
     def _let_in(self, connection: Connection) -> None:
-        """One has proved to have the key, in a thread of its own."""
+        """Accept a connection whose other end has proved to have the key. Runs in that connection's
+        thread."""
         try:
             self._loop.call_soon_threadsafe(self._begin, connection)
-        except RuntimeError:  # the loop has ended
+        except RuntimeError:  # the event loop has ended
             connection.close()
 
     def _begin(self, connection: Connection) -> None:
@@ -241,29 +243,26 @@ class Dispatcher:
         self._loop.add_reader(connection, self._read, connection)
 
     def _read(self, connection: Connection) -> None:
-        cause = connection.serve(partial(self._on_message, connection), 0.0)
+        cause = connection.serve(partial(self._hear, connection), 0.0)
         if cause is not None:
             self._end(connection, cause)
 
-    def _on_message(self, connection: Connection, message: Message) -> None:
-        if (remote := self._remotes[connection]) is None:
-            self._greet(connection, message.header)
-        else:
-            self._hear(remote, message)
-
-    def _greet(self, connection: Connection, head: Mapping[str, Any]) -> None:
+    def _greet(self, connection: Connection, head: Header) -> None:
         if head.get("name") not in self._workers:
-            connection.end("it is no replica of this server")
+            connection.end("this server has no model for it")
             return
-        served = Served.from_json(head["served"])
+        served = read_record(Served, head["served"])
         if self._memory is not None and connection.near:
             connection.share(self._memory)
         remote = Remote(connection, head["name"], head["node"], head["pid"], served)
         self._remotes[connection] = remote
         self._workers[remote.name].join(remote)
 
-    def _hear(self, remote: Remote, message: Message) -> None:
-        head, workers = message.header, self._workers[remote.name]
+    def _hear(self, connection: Connection, message: Message) -> None:
+        head, remote = message.header, self._remotes[connection]
+        if remote is None:
+            return self._greet(connection, head)
+        workers = self._workers[remote.name]
         remote.heard = time.monotonic()
         if remote.silent:
             remote.silent = False
@@ -289,7 +288,7 @@ class Dispatcher:
         workers.lose(remote, cause)
 
     async def _ping(self) -> None:
-        """Ask all replicas now and then, and notice those that do not answer."""
+        """Ping all replicas repeatedly, and mark those that do not answer."""
         while True:
             for remote in filter(None, list(self._remotes.values())):
                 workers, connection = self._workers[remote.name], remote.connection

@@ -1,10 +1,10 @@
-"""The Open Inference Protocol, version 2: paths and what they answer.
+"""The Open Inference Protocol, version 2: its paths and their answers.
 
-    front = Front(catalog)                              http_server.py calls it:
-    call = front.begin(head)                            refused, or memory for its body
-    response = await front.answer(call)                 when the body is there
+    front = Front(catalog)                              called by http_server.py:
+    call = front.begin(head)                            raises RequestError, or allocates memory for the body
+    response = await front.answer(call)                 once the body is complete
 
-No Ray and no sockets here: a model's queue knows its workers. Every answer that is none says why, as
+Nothing here uses Ray or sockets: workers are known only to a model's queue. A refusal gives its reason as
 ``{"error": text}``.
 """
 
@@ -32,10 +32,8 @@ from .http.responses import HEADER_LENGTH, Response, error_response, json_respon
 from .metrics import CONTENT_TYPE, metrics_text
 from .request_trace import RequestTrace
 
-__all__ = ["Front"]
-
-DEADLINE = 60.0  # seconds
-_LONG = 256 << 10  # bytes of JSON that take some 20 ms
+DEADLINE = 60.0  # seconds within which a request is answered, by default
+_LONG = 256 << 10  # bytes of JSON that take some 20 ms to parse
 _log = logging.getLogger("graph_runtime.cluster")
 _HEADER_LENGTH = HEADER_LENGTH.lower().encode()
 _NOTHING = RequestBody(0)
@@ -43,8 +41,8 @@ _NOTHING = RequestBody(0)
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A request: its method, path in parts, headers and body. ``model``: that is to infer, None for other
-    requests, whose bodies are not read. ``arrived``: of clocks.now."""
+    """A request: method, path in parts, headers and body. ``model``: the model of an inference; None for
+    other requests, whose bodies are not read. ``arrived``: time of arrival by clocks.now."""
 
     method: str
     parts: tuple[str, ...]
@@ -55,10 +53,12 @@ class _Call:
 
 
 class Front:
-    """See the module. ``token``: each call but the one for liveness has to bring it as ``Authorization:
-    Bearer``; None on loopback, where calls have to be of this machine (loopback.py). ``deadline``: seconds in
-    which a request is answered or refused. ``status``: what else ``/v2/cluster`` tells. ``trace`` is told of
-    all requests; ``texts`` read those that are long."""
+    """The paths of the protocol, and their answers. ``token``: secret that every call except the liveness
+    check must have as ``Authorization: Bearer``; None on loopback, where calls must come from this machine
+    instead (loopback.py). ``deadline``: seconds within which a request is answered or refused. ``status``:
+    function that returns further items of ``/v2/cluster``. ``trace``: recorder of all requests; ``texts``:
+    parser of long JSON.
+    """
 
     def __init__(
         self,
@@ -77,8 +77,8 @@ class Front:
         self._numbers, self._trace, self._texts = itertools.count(1), trace, texts or LongTexts()
 
     def begin(self, head: Head) -> _Call:
-        """A request whose head is there. Raises RequestError for one that is refused before its body is
-        read."""
+        """The request that begins with ``head``. Raises RequestError for a request that is refused before its
+        body is read."""
         arrived, parts = now(), tuple(part for part in head.path.split("/") if part)
         self._let_in(head, parts)
         model = self._to_infer(head, parts)
@@ -95,18 +95,18 @@ class Front:
         return _Call(head.method, parts, head.headers, body, model, arrived)
 
     def drop(self, call: _Call) -> None:
-        """The client has gone before all of the body was there."""
+        """Forget a request whose client has gone before the body was complete."""
         self.bodies.close(call.body)
 
     async def answer(self, call: _Call) -> Response:
-        """The response to a request whose body is there."""
+        """The response to a request whose body is complete."""
         try:
             return self._tell(call) if call.model is None else await self._counted(call, call.model)
         except RequestError as error:
             return error_response(error)
         except Exception:
             _log.exception("%s /%s", call.method, "/".join(call.parts))
-            return json_response({"error": "an internal error, which the server's log tells of"}, 500)
+            return json_response({"error": "internal error: see the server's log"}, 500)
         finally:
             self.bodies.close(call.body)
 
@@ -123,7 +123,7 @@ class Front:
         return model
 
     def _tell(self, call: _Call) -> Response:
-        """What is not to infer."""
+        """The answer to any request except inference."""
         match call.parts:
             case ("v2", "health", "live"):
                 return json_response({"live": True})
@@ -134,7 +134,9 @@ class Front:
             case ("v2", "health", "ready"):
                 return _ready(all(model.ready for model in self.catalog))
             case ("v2", "repository", "index"):
-                return json_response(list(map(_index, self.catalog)))
+                states = ((one, "READY" if one.ready else "UNAVAILABLE") for one in self.catalog)
+                rows = [{"name": m.name, "version": m.version, "state": s, "reason": ""} for m, s in states]
+                return json_response(rows)
             case ("v2", "cluster"):
                 models = [model.status() for model in self.catalog]
                 return json_response({**self._status(), "models": models, "bytes_held": self.bodies.held})
@@ -157,9 +159,8 @@ class Front:
         given = head.headers.get(b"authorization", b"")
         known = hmac.compare_digest(given, f"Bearer {self._token}".encode())
         if not known and parts != ("v2", "health", "live"):
-            raise RequestError(
-                "the header Authorization: Bearer TOKEN is missing, or has another token", status=401
-            )
+            text = "the header Authorization: Bearer TOKEN is missing, or its token is wrong"
+            raise RequestError(text, status=401)
 
     def _of_model(self, model: ServedModel, rest: list[str]) -> Response:
         match rest:
@@ -169,23 +170,22 @@ class Front:
                 return _ready(model.ready)
             case ["config"]:
                 return json_response(model.config())
-        raise RequestError(f"a model has no {'/'.join(rest)[:100]!r}", status=404)
+        raise RequestError(f"a model has nothing at {'/'.join(rest)[:100]!r}", status=404)
 
     # **************** inference ****************
 
     async def _counted(self, call: _Call, model: ServedModel) -> Response:
-        """The answer of infer, which the metrics count however it is."""
+        """The answer to an inference request; metrics count the request whether it succeeds or not."""
         metrics = model.metrics
         try:
             response = await self._infer(call, model)
         except RequestError as error:
             response = error_response(error)
-        except KernelError as error:
-            response = error_response(RequestError(str(error), status=422))
-        except WorkerLost as error:
-            response = error_response(RequestError(str(error), status=503, retry_after=1))
         except GraphRuntimeError as error:
-            response = error_response(RequestError(str(error), status=500))
+            lost = isinstance(error, WorkerLost)
+            status = 503 if lost else 422 if isinstance(error, KernelError) else 500
+            again = 1 if lost else None
+            response = error_response(RequestError(str(error), status=status, retry_after=again))
         except Exception:
             metrics.requests.add("500")
             raise
@@ -208,8 +208,9 @@ class Front:
         return response
 
     async def _parsed(self, call: _Call, model: ServedModel, end: float) -> tuple[Batcher, Request]:
-        """A request, and the queue of the model that it was parsed for: an update may put another in its
-        place while a long text is read, which is done beside the event loop."""
+        """(the model's queue, the request parsed for that model). A long text is parsed outside the event
+        loop; if an update replaces the model's queue meanwhile, the text is parsed again.
+        """
         text, rest = json_part(call.body.memory, _header_length(call))
         batcher = model.batcher
         if len(text) <= _LONG:
@@ -231,14 +232,9 @@ def _header_length(call: _Call) -> int | None:
         return None
     text = said.decode("latin-1")
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
-        raise RequestError(f"{HEADER_LENGTH} is no number of bytes", got=text[:40])
+        raise RequestError(f"{HEADER_LENGTH} is not a number of bytes", got=text[:40])
     return int(text)
 
 
 def _ready(ready: bool) -> Response:
     return json_response({"ready": ready}, 200 if ready else 503)
-
-
-def _index(model: ServedModel) -> dict[str, str]:
-    state = "READY" if model.ready else "UNAVAILABLE"
-    return {"name": model.name, "version": model.version, "state": state, "reason": ""}

@@ -1,8 +1,8 @@
-"""Which programs may run rows of different requests together, and what a run of each takes.
+"""The programs that may run rows of different requests together, and the run time of each.
 
-That they may is tried, not assumed: a model whose input happens to begin with 8 may well mix those 8. Each
-program runs on noise, then on other noise but for one row, the first or the last, and that row's outputs must
-be equal to the bit.
+Whether a program may do so is tested, not assumed: a model with a first dimension of 8 may mix these 8 rows.
+Each program is run on noise, then on other noise in which only the first or the last row is the same; the
+outputs for the row that is the same must be equal bit for bit.
 """
 
 from __future__ import annotations
@@ -19,32 +19,31 @@ from ..base import dtypes
 from ..base.errors import GraphRuntimeError
 from .batch_rows import common_rows
 
-__all__ = ["RowProgram", "find_rows"]
-
 Shapes = tuple[tuple[int, ...], ...]
+Arrays = Mapping[str, np.ndarray]
+RowRun = Callable[[Arrays], list[np.ndarray]]
 
 
 @dataclass(frozen=True, slots=True)
 class RowProgram:
-    """A program of known sizes. ``shapes``: of its inputs, in order. ``run``: from arrays by name to all
-    outputs, in order, which are the caller's. ``memory``: arrays of those inputs that a run reads in place;
-    given to ``run``, they are not copied. ``traced``: as run, and the events of a trace of it with the ns of
-    time.perf_counter's clock at which their time is 0; None where it cannot be traced."""
+    """A program of known sizes. ``shapes``: shapes of the inputs, in order. ``run``: function of arrays by
+    name that returns all outputs in order; the caller owns the outputs. ``memory``: arrays for the inputs
+    that a run reads in place; ``run`` does not copy these arrays. ``traced``: function like ``run`` that also
+    returns the events of a trace, and the trace's time 0 by time.perf_counter_ns; None if the program cannot
+    be traced."""
 
     shapes: Shapes
-    run: Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]
-    memory: Mapping[str, np.ndarray] = field(default_factory=dict)
-    traced: (
-        Callable[[Mapping[str, np.ndarray]], tuple[list[np.ndarray], list[dict[str, Any]], int]] | None
-    ) = None
+    run: RowRun
+    memory: Arrays = field(default_factory=dict)
+    traced: Callable[[Arrays], tuple[list[np.ndarray], list[dict[str, Any]], int]] | None = None
 
 
 def find_rows(
     programs: Sequence[RowProgram], names: Sequence[str], kinds: Sequence[str]
 ) -> tuple[dict[int, tuple[RowProgram, float]], str]:
-    """({rows: (program, seconds of a run)}, "") where rows may run together, else ({}, why they may not).
-    ``names`` and ``kinds`` (dtypes) are those of the inputs. The seconds are the least of some runs: a
-    program with less rows is not slower because another process was busy when it was tried."""
+    """If rows may run together: ({number of rows: (program, seconds of a run)}, ""). Otherwise: ({}, the
+    reason). ``names`` and ``kinds`` (dtypes) are those of the inputs. The seconds are the minimum over some
+    runs, so that other processes' work does not make a program with fewer rows look slower."""
     found: dict[int, tuple[RowProgram, float]] = {}
     for program in programs:
         times: list[float] = []
@@ -52,7 +51,7 @@ def find_rows(
         try:
             rows = _rows_of(timed, names, kinds)
         except GraphRuntimeError as error:
-            rows = f"a run that tries it failed: {error}"
+            rows = f"a run that tests it failed: {error}"
         if isinstance(rows, str):
             return {}, rows
         found[rows] = program, min(times)
@@ -61,11 +60,7 @@ def find_rows(
     return dict(sorted(found.items())), ""
 
 
-def _timed(
-    run: Callable[[Mapping[str, np.ndarray]], list[np.ndarray]],
-    times: list[float],
-    inputs: Mapping[str, np.ndarray],
-) -> list[np.ndarray]:
+def _timed(run: RowRun, times: list[float], inputs: Arrays) -> list[np.ndarray]:
     begin = time.perf_counter()
     outputs = run(inputs)
     times.append(time.perf_counter() - begin)
@@ -73,7 +68,8 @@ def _timed(
 
 
 def _rows_of(program: RowProgram, names: Sequence[str], kinds: Sequence[str]) -> int | str:
-    """The rows of a program, or why they depend on each other."""
+    """The number of rows of a program, or, as a text, the reason why rows of different requests may not run
+    together."""
     if not names:
         return "it has no inputs"
     rng = np.random.default_rng(0)
@@ -82,7 +78,7 @@ def _rows_of(program: RowProgram, names: Sequence[str], kinds: Sequence[str]) ->
     rows = common_rows([*program.shapes, *(array.shape for array in outputs)])
     if not rows:
         return "its inputs and outputs have no first dimension in common"
-    for kept in (0, rows - 1) if rows > 1 else (0, 0):  # a single row is compared with itself: it is timed
+    for kept in (0, rows - 1) if rows > 1 else (0, 0):  # a single row is compared with itself
         others = [_noise(rng, shape, kind) for shape, kind in zip(program.shapes, kinds, strict=True)]
         for array, other in zip(first, others, strict=True):
             other[kept] = array[kept]
@@ -93,7 +89,7 @@ def _rows_of(program: RowProgram, names: Sequence[str], kinds: Sequence[str]) ->
 
 
 def _noise(rng: np.random.Generator, shape: tuple[int, ...], kind: str) -> np.ndarray:
-    """Floats around 0; 0 and 1 of other dtypes, which are an index in most tables."""
+    """Floats around 0; for other dtypes 0 and 1, which are valid indices in most tables."""
     dtype = dtypes.to_numpy(kind)
     if kind == "bool" or dtypes.is_integer(kind):
         return rng.integers(0, 2, shape).astype(dtype)

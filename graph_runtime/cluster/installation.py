@@ -1,5 +1,5 @@
-"""What machines must have in common to serve one model: this package's version, the ABI of its kernels, the
-architecture of the processor. Instruction sets are judged with each library, on the machine that runs it."""
+"""Properties that machines must share to serve one model: this package's version, the ABI of its kernels, the
+processor's architecture. Instruction sets are checked with each library, on the machine that runs it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from ..artifacts.libraries.manifest import ABI_VERSION
 from ..base.version import VERSION
 
-__all__ = ["Installation", "this_installation"]
-
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """``package``: version of this package; ``abi``: of kernels; ``processor``: as the system names it."""
+    """An installation. ``package``: version of this package; ``abi``: ABI version of its kernels;
+    ``processor``: the system's name for the processor's architecture."""
 
     package: str
     abi: int
@@ -27,5 +26,5 @@ class Installation:
 
 
 def this_installation() -> Installation:
-    """The one that runs this."""
+    """The installation of this process."""
     return Installation(VERSION, ABI_VERSION, platform.machine(), sys.byteorder)

@@ -1,15 +1,15 @@
-"""One trace of several processes, of one machine or more, as Chrome's trace JSON, which Perfetto opens.
+"""One trace of several processes, on one or more machines, as Chrome's trace JSON, which Perfetto opens.
 
     trace = MergedTrace()
     front, replica = trace.process("front"), trace.process("replica")
-    sent = Place(front, "requests", begin)               ns of this process's clock (clocks.now)
+    sent = Place(front, "requests", begin)               ns on this process's clock (clocks.now)
     trace.span(sent, "request 7", end)
     trace.flow("to a replica", sent, Place(replica, "runs", began))
-    trace.include("replica", events, zero)               of views/trace.py, whose time 0 is then
-    trace.clock("replica", offset)                       how well its times are known here
+    trace.include("replica", events, zero)               from views/trace.py; zero: ns at the events' time 0
+    trace.clock("replica", offset)                       records the error of the replica's times
     trace.json()
 
-Times of other processes are given as this one's clock has them: clocks.ClockOffset.to_here.
+Times of other processes are converted to the clock of this process: clocks.ClockOffset.to_here.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ import orjson
 
 from .clocks import ClockOffset
 
-__all__ = ["MergedTrace", "Place"]
-
 Event = dict[str, Any]
 
 
 class Place(NamedTuple):
-    """Where something is shown: a process, a row of it, ns. Spans of one ``lane`` are inside each other;
-    those of different ones, or of none, are shown side by side where they overlap."""
+    """A place in the trace: a process, a row of that process, and a time in ns. Spans with the same ``lane``
+    are nested in one line; spans of different lanes, or without a lane, are drawn side by side if they
+    overlap."""
 
     process: int
     row: str
@@ -47,35 +46,34 @@ class _Span:
 
 @dataclass
 class MergedTrace:
-    """See the module."""
+    """The trace, built call by call."""
 
     _processes: dict[str, int] = field(default_factory=dict)
     _rows: dict[tuple[int, str], list[_Span]] = field(default_factory=dict)
     _flows: list[tuple[str, Place, Place]] = field(default_factory=list)
-    _counters: list[tuple[int, int, Event]] = field(default_factory=list)  # process, ns of its 0
+    _counters: list[tuple[int, int, Event]] = field(default_factory=list)  # (pid, time 0 in ns, event)
     _clocks: dict[str, ClockOffset] = field(default_factory=dict)
 
     def process(self, name: str) -> int:
-        """The number of a process, a new one for a new name; they are shown in this order."""
+        """The number of a process; a new name gets a new number. Processes are shown in the order of their
+        numbers."""
         return self._processes.setdefault(name, len(self._processes))
 
     def span(self, place: Place, name: str, end: int, **args: Any) -> None:
-        """Something that took from ``place.at`` to ``end``; ``args`` are shown with it."""
+        """Add a span from ``place.at`` to ``end``. ``args``: values that are shown with the span."""
         self._rows.setdefault(place[:2], []).append(_Span(place, name, end, args))
 
     def flow(self, name: str, begin: Place, end: Place) -> None:
-        """An arrow between the spans that are at two places."""
+        """Add an arrow from the span at the place ``begin`` to the span at the place ``end``."""
         self._flows.append((name, begin, end))
 
     def include(self, name: str, events: Sequence[Event], zero: int) -> Place | None:
-        """Events whose time 0 is ``zero`` here: a process of theirs becomes ``NAME: theirs``. Gives the place
-        of the first slice, None where there is none."""
+        """Add events from another trace, whose time 0 is ``zero`` ns on this process's clock. Each process
+        that they name becomes ``NAME: its name``. Returns the place of the first slice, None without slices.
+        """
         said = {(e["name"], e["pid"], e["tid"]): e["args"].get("name", "") for e in events if e["ph"] == "M"}
-        own = {
-            pid: self.process(f"{name}: {text}")
-            for (kind, pid, _), text in said.items()
-            if "process_n" in kind
-        }
+        names = {pid: text for (kind, pid, _), text in said.items() if kind == "process_name"}
+        own = {pid: self.process(f"{name}: {text}") for pid, text in names.items()}
         places = []
         for event in events:
             if event["ph"] == "C":
@@ -88,18 +86,18 @@ class MergedTrace:
         return min(places, key=lambda place: place.at, default=None)
 
     def clock(self, name: str, offset: ClockOffset) -> None:
-        """How the clock of a process is aligned; it is said in the trace."""
+        """Record, for the trace's ``otherData``, how the clock of a process was aligned."""
         self._clocks[name] = offset
 
     @property
     def error(self) -> int:
-        """ns by which times of another process are wrong at most."""
+        """The largest error of other processes' times, in ns."""
         return max((clock.error or 0 for clock in self._clocks.values()), default=0)
 
     def json(self) -> bytes:
-        """The trace as one JSON object; clocks and their errors are in its ``otherData``."""
+        """The trace as one JSON object; its ``otherData`` has the clocks and their errors."""
         zero = min((span.place.at for row in self._rows.values() for span in row), default=0)
-        tids = {key: 1 + 1000 * at for at, key in enumerate(self._rows)}  # room for what is side by side
+        tids = {key: 1 + 1000 * at for at, key in enumerate(self._rows)}  # numbers for spans side by side
         slots = {key: _slots(spans) for key, spans in self._rows.items()}
 
         def where(place: Place) -> Event:
@@ -118,10 +116,8 @@ class MergedTrace:
     def _names(self, tids: Mapping[tuple[int, str], int]) -> list[Event]:
         rows: list[tuple[str, int, int, Event]] = []
         for name, pid in self._processes.items():
-            rows += [
-                ("process_name", pid, 0, {"name": name}),
-                ("process_sort_index", pid, 0, {"sort_index": pid}),
-            ]
+            rows.append(("process_name", pid, 0, {"name": name}))
+            rows.append(("process_sort_index", pid, 0, {"sort_index": pid}))
         rows += [("thread_name", pid, tid, {"name": row}) for (pid, row), tid in tids.items()]
         return [
             {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": args} for kind, pid, tid, args in rows
@@ -145,20 +141,19 @@ class MergedTrace:
         found = []
         for number, (name, *both) in enumerate(self._flows):
             for phase, place in zip("sf", both, strict=True):
-                bound = {"bp": "e"} if phase == "f" else {}
-                found.append(
-                    {"ph": phase, "id": number, "name": name, "cat": "flow", **where(place), **bound}
-                )
+                event = {"ph": phase, "id": number, "name": name, "cat": "flow", **where(place)}
+                found.append({**event, **({"bp": "e"} if phase == "f" else {})})
         return found
 
 
 def _lane(place: Place) -> str | int:
-    """Spans without a lane are known by where they begin."""
+    """The lane of a place. A place without a lane is in a lane of its own, whose name is the place's time."""
     return place.lane or place.at
 
 
 def _slots(spans: Sequence[_Span]) -> dict[str | int, int]:
-    """{lane: its row of those side by side}: the lowest that is free from its first begin to its last end."""
+    """{lane: number of the line in which it is drawn}. A lane gets the lowest line that is free from the
+    lane's first begin to its last end."""
     lanes: dict[str | int, tuple[int, int]] = {}
     for span in spans:
         begin, end = lanes.get(_lane(span.place), (span.place.at, span.end))

@@ -1,8 +1,8 @@
-"""What a user offers to be served: NAME:VERSION=PATH#PROGRAM, and the bundle that is made of it.
+"""Models that a user offers, as NAME:VERSION=PATH#PROGRAM, and the bundle made of each.
 
-A bundle is served as it was when it was read: its files are linked into a folder of the server's, so that a
-new one in its place changes nothing until an update is asked for. Other files are compiled into that folder,
-an ONNX file with several sizes of a dimension into a program for each.
+A bundle is served in the state in which it was read: its files are linked into a folder of the server, so
+that a bundle written over it has no effect until an update is requested. Files that are not bundles are
+compiled into that folder; for an ONNX file with several sizes of a dimension, there is one program per size.
 """
 
 from __future__ import annotations
@@ -15,14 +15,11 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from ..artifacts.door import BUNDLE, kind_of, open_model
 from ..base.errors import DocumentError, InputError
 from ..base.options import Options
 from .runner import ServedSource
-
-__all__ = ["Making", "Offer", "make_source", "parse_offer", "require_used"]
 
 _OFFER = re.compile(
     r"(?:(?P<name>[\w.-]+)(?::(?P<version>[\w.-]+))?=)?(?P<path>[^#]+)(?:#(?P<program>.+))?\Z"
@@ -31,7 +28,8 @@ _OFFER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A model of the command line. ``program``: of a bundle, None for all."""
+    """A model on the command line. ``program``: name of the only program of a bundle to serve; None: all
+    programs are served."""
 
     name: str
     version: str
@@ -41,9 +39,9 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """How bundles are made: in ``folder``, for ``devices`` (None: a bundle's own, else cpu:0), with
-    ``options``, ``libraries`` and ``params`` as gr.build_bundle takes them. ``native``: whether libraries of
-    bundles run."""
+    """Instructions for making bundles. ``folder``: folder for the bundles; ``devices``: names of devices,
+    None: the bundle's devices, or cpu:0 for other files; ``options``, ``libraries`` and ``params``: arguments
+    of gr.build_bundle. ``native``: whether libraries of bundles may run."""
 
     folder: Path
     devices: tuple[str, ...] | None = None
@@ -54,17 +52,18 @@ class Making:
 
 
 def parse_offer(text: str) -> Offer:
-    """From "net.bundle", "digits=net.bundle", "digits:2=net.bundle#step". Raises InputError."""
+    """The offer that a text such as "net.bundle", "digits=net.bundle" or "digits:2=net.bundle#step"
+    describes. Raises InputError."""
     found = _OFFER.match(text)
     if found is None:
-        raise InputError(f"a model is given as [NAME[:VERSION]=]PATH[#PROGRAM], got {text!r}", got=text)
+        raise InputError(f"write a model as [NAME[:VERSION]=]PATH[#PROGRAM], got {text!r}", got=text)
     path = Path(found["path"])
     name = found["name"] or re.sub(r"[^\w.-]", "_", path.stem)
     return Offer(name, found["version"] or "1", path, found["program"])
 
 
 def require_used(offers: Sequence[Offer], making: Making) -> None:
-    """Raise InputError where flags say how models are compiled, and all are bundles, which are compiled
+    """Raise InputError if flags for compiling are given although all models are bundles, which are compiled
     already."""
     words = replace(making.options, threads=None).as_json()
     flags = [*words, *(["library"] if making.libraries else []), *(["params"] if making.params else [])]
@@ -74,7 +73,7 @@ def require_used(offers: Sequence[Offer], making: Making) -> None:
 
 
 def make_source(offer: Offer, making: Making) -> ServedSource:
-    """The bundle of an offer, in a folder of its own. Raises as gr.build_bundle."""
+    """The bundle of an offer, put into its own folder. Raises as gr.build_bundle."""
     number = next(n for n in itertools.count(1) if not (making.folder / str(n)).exists())
     into = making.folder / str(number)
     into.mkdir(parents=True)
@@ -99,7 +98,7 @@ def _link(path: Path, into: Path) -> None:
 
 
 def _link_file(path: Path, to: Path) -> None:
-    """The same bytes under a second name; a copy where the file system has no such."""
+    """Give the file a second name, ``to``; copy it if the file system has no hard links."""
     with contextlib.suppress(OSError):
         os.link(path.resolve(), to)
         return
@@ -111,19 +110,16 @@ def _compile(offer: Offer, making: Making, out: Path) -> Path:
     from ..codegen.build import build_bundle  # bundles need no compiler
 
     if offer.program is not None:
-        raise InputError(
-            f"#{offer.program}: {offer.path} is no bundle and has no programs", got=offer.program
-        )
+        text = f"#{offer.program}: {offer.path} is not a bundle and has no programs"
+        raise InputError(text, got=offer.program)
     options = making.options
     several = {name: size for name, size in options.dims.items() if isinstance(size, tuple)}
     devices: Sequence[str] = making.devices or ("cpu:0",)
-    words: dict[str, Any] = {
-        "params": making.params,
-        "libraries": [read_library(f) for f in making.libraries],
-    }
+    libraries = [read_library(file) for file in making.libraries]
     programs = {}
     for sizes in itertools.product(*several.values()):
         dims = {**options.dims, **dict(zip(several, sizes, strict=True))}
         name = "_".join(f"{dim}{size}" for dim, size in zip(several, sizes, strict=True)) or "main"
         programs[name] = open_model(offer.path, replace(options, dims=dims))
-    return build_bundle(programs, devices, out, replace(options, dims={}, batch=None, values={}), **words)
+    plain = replace(options, dims={}, batch=None, values={})
+    return build_bundle(programs, devices, out, plain, params=making.params, libraries=libraries)

@@ -1,9 +1,9 @@
-"""A replica's side of its server: it connects, and runs the batches that come, one after the other.
+"""A replica's side of the connection to its server: it connects, and runs the received batches one by one.
 
-    replica = Replica(runner, door, "digits-1")        its own threads answer from here on
-    replica.leave(seconds)                             it answers what it has, and ends
+    replica = Replica(runner, door, "digits-1")        its threads answer from now on
+    replica.leave(seconds)                             answers its remaining batches, and ends
 
-Where the connection ends it connects again: the server's queue has run elsewhere what was lost.
+If the connection ends, it connects again; the server's queue runs the lost batches elsewhere.
 """
 
 from __future__ import annotations
@@ -13,12 +13,8 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Mapping
 from functools import partial
 from queue import SimpleQueue
-from typing import Any
-
-import numpy as np
 
 from ..base.errors import ClusterError
 from .batcher import RowBatch
@@ -27,35 +23,34 @@ from .runner import Reply, Runner
 from .transport import limits
 from .transport.connections import Connection, connect
 from .transport.listening import Door
-from .transport.messages import Message
+from .transport.messages import Header, Message, Tensors
 from .transport.sockets import Tls
 
-__all__ = ["Replica"]
-
-_END = 2.0  # seconds in which the thread ends
+_END = 2.0  # seconds in which the thread must end
 
 
 class Replica:
-    """See the module. ``load``: what the server has told of its queue: requests that wait or run. ``tls``: of
-    this machine, where it may not be the server's."""
+    """The replica. ``load``: the server's Batcher.load, as its last ping gave it. ``tls``: paths of this
+    machine's certificate files, which may differ from the server's."""
 
     def __init__(self, runner: Runner, door: Door, name: str, tls: Tls | None = None):
         self.load = 0
         self._runner, self._door, self._name, self._tls = runner, door, name, tls
         self._connection: Connection | None = None
         self._over = threading.Event()
-        self._came, self._ran = 0, 0  # batches; a thread each counts them
-        self._batches: SimpleQueue[tuple[Connection, int, RowBatch] | None] = SimpleQueue()  # None: the end
+        self._came, self._ran = 0, 0  # numbers of batches received and run; each is counted by one thread
+        self._batches: SimpleQueue[tuple[Connection, int, RowBatch] | None] = SimpleQueue()  # None: no more
         self._thread = threading.Thread(target=self._live, name="gr-replica", daemon=True)
         self._thread.start()
         threading.Thread(target=self._run_batches, name="gr-replica-run", daemon=True).start()
 
     def leave(self, seconds: float) -> None:
-        """Ask for no more batches, answer those that are here, for ``seconds`` at most, and end."""
+        """Tell the server to send no more batches, answer the present batches for at most ``seconds``, and
+        end."""
         if self._connection is not None:
             self._send(self._connection, {"type": "leaving"})
         end = time.monotonic() + seconds
-        time.sleep(limits.AGAIN / 2)  # what the server sent before it heard of it
+        time.sleep(limits.AGAIN / 2)  # for batches sent before the server learned that this replica leaves
         while self._came > self._ran and time.monotonic() < end:
             time.sleep(0.01)
         self.end()
@@ -68,7 +63,8 @@ class Replica:
         self._thread.join(_END)
 
     def _live(self) -> None:
-        """Connect again and again; a server that has stopped asking is one whose link is cut."""
+        """Connect, and connect again whenever the connection ends. If the server has stopped sending pings,
+        the link was cut."""
         while not self._over.is_set():
             with contextlib.suppress(OSError, EOFError, ClusterError):
                 self._connection = connection = connect(self._door.address, self._door.key, self._tls)
@@ -81,18 +77,14 @@ class Replica:
     # **************** messages ****************
 
     def _greet(self, connection: Connection) -> None:
-        own = {"node": platform.node(), "pid": os.getpid(), "served": self._runner.served.as_json()}
+        own = {"node": platform.node(), "pid": os.getpid(), "served": self._runner.served}
         self._send(connection, {"type": "hello", "name": self._name, **own})
         if self._over.is_set():
             connection.end()
 
-    def _send(
-        self,
-        connection: Connection,
-        head: Mapping[str, Any],
-        tensors: Mapping[str, np.ndarray] | None = None,
-    ) -> None:
-        """Nothing where the connection has ended: the thread that reads it knows, and the server."""
+    def _send(self, connection: Connection, head: Header, tensors: Tensors | None = None) -> None:
+        """Send a message. Does nothing if the connection has ended, which its reader and the server
+        notice."""
         with contextlib.suppress(OSError):
             connection.send(head, tensors)
 
@@ -110,18 +102,18 @@ class Replica:
     # **************** the thread of runs ****************
 
     def _run_batches(self) -> None:
-        """One at a time, in their order."""
+        """Run batches one at a time, in order."""
         while (found := self._batches.get()) is not None:
             self._run(*found)
             self._ran += 1
             del found
 
     def _run(self, connection: Connection, number: int, batch: RowBatch) -> None:
-        """An answer, whatever comes of it."""
+        """Run a batch, and send an answer in any case."""
         begin = now()
         try:
             reply = self._runner.run(batch)
-        except Exception as error:  # a mistake of this package's, which the request is told of
+        except Exception as error:  # a bug of this package, reported in the answer
             reply = Reply({}, f"a replica failed: {error!r}")
         head = {"type": "ran", "number": number, "error": reply.error, "kernel": reply.kernel}
         head |= {"seconds": reply.seconds, "fallbacks": reply.fallbacks, "began": begin, "ended": now()}

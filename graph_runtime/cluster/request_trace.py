@@ -1,7 +1,7 @@
-"""The trace of a server: requests from their arrival to their answer, the runs of replicas, and of the first
-runs every node, as the session of the replica measured it.
+"""The trace of a server: requests from arrival to answer, runs of replicas, and, for the first runs, every
+node as measured by the replica's session.
 
-    trace = RequestTrace()        an Observer of the Dispatcher; the Front tells it of requests
+    trace = RequestTrace()        an Observer of the Dispatcher; the Front reports requests
     trace.json()
 """
 
@@ -16,10 +16,8 @@ from .clocks import now
 from .dispatcher import Remote
 from .merged_trace import MergedTrace, Place
 
-__all__ = ["RequestTrace"]
-
-_REQUESTS = 20_000  # the last ones are kept
-_DETAILED = 100  # runs with all their nodes: the first ones
+_REQUESTS = 20_000  # number of requests that are kept: the last ones
+_DETAILED = 100  # number of first runs that are recorded with all their nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class _Ran:
 
 @dataclass
 class RequestTrace:
-    """See the module."""
+    """The trace, as it grows."""
 
     _asked: deque[_Asked] = field(default_factory=lambda: deque(maxlen=_REQUESTS))
     _ran: deque[_Ran] = field(default_factory=lambda: deque(maxlen=_REQUESTS))
@@ -51,23 +49,22 @@ class RequestTrace:
     _detailed: int = 0
 
     def wants_events(self) -> bool:
-        """Whether the next run is one of the first."""
+        """Whether the next run is one of the first _DETAILED."""
         self._detailed += 1
         return self._detailed <= _DETAILED
 
     def ran(self, remote: Remote, ids: Sequence[str], head: Mapping[str, Any], sent: int) -> None:
-        """A run was answered."""
-        kept = self._with_nodes if head["events"] else self._ran
-        kept.append(
-            _Ran(remote, ids, {k: head[k] for k in ("began", "ended", "events", "zero")}, sent, now())
-        )
+        """Record an answered run."""
+        kept = {key: head[key] for key in ("began", "ended", "events", "zero")}
+        (self._with_nodes if head["events"] else self._ran).append(_Ran(remote, ids, kept, sent, now()))
 
     def asked(self, id: str, model: str, arrived: int, read: int, status: int) -> None:
-        """A request was answered: when it arrived and its body had been read, of clocks.now."""
+        """Record an answered request. ``arrived``: time at which the request arrived; ``read``: time at which
+        its body was complete; both by clocks.now."""
         self._asked.append(_Asked(id, model, arrived, read, now(), status))
 
     def merged(self) -> MergedTrace:
-        """All of it, on this process's clock."""
+        """The whole trace, on this process's clock."""
         trace = MergedTrace()
         front = trace.process("front")
         requests = {one.id: one for one in self._asked}
@@ -82,7 +79,7 @@ class RequestTrace:
 
 
 def _add_run(trace: MergedTrace, front: int, run: _Ran, requests: Mapping[str, _Asked]) -> None:
-    """A run in its replica, and the arrows from and to the requests that it is for."""
+    """Add a run of a replica, with the arrows from and to its requests."""
     name, clock = f"replica, {run.remote}", run.remote.clock
     trace.clock(name, clock)
     replica = trace.process(name)
@@ -91,7 +88,7 @@ def _add_run(trace: MergedTrace, front: int, run: _Ran, requests: Mapping[str, _
     trace.span(begin, f"run for {len(run.ids)}", ended, requests=list(run.ids))
     for id in run.ids:
         if (one := requests.get(id)) is None or not one.read <= run.sent <= run.received <= one.answered:
-            continue  # it was answered by another replica, or is no longer kept
+            continue  # another run answered the request, or the request is no longer kept
         sent = Place(front, "requests", run.sent, id)
         trace.span(Place(front, "requests", one.read, id), "queue", run.sent)
         trace.span(sent, "with a replica", run.received)

@@ -1,7 +1,7 @@
-"""A bundle that answers batches, in the process that opened it: what a replica does, without Ray.
+"""A bundle opened to run batches in this process: a replica without Ray.
 
 runner = Runner(ServedSource("net.bundle"))
-runner.served                     what it takes, and which rows may run together
+runner.served                     its inputs and outputs, and which rows may run together
 runner.run(batch) -> Reply
 """
 
@@ -19,26 +19,25 @@ import numpy as np
 import orjson
 
 from ..artifacts.bundles.bundle import Bundle, BundleProgram
-from ..base.errors import DocumentError, GraphRuntimeError, InputError, KernelError, as_path
+from ..base.errors import DocumentError, GraphRuntimeError, InputError, KernelError
+from ..base.files.mapped import as_path
 from ..base.machine.devices import parse_list
 from ..run.loading import load, open_program, read_runnable
 from ..run.module import GraphModule
 from ..run.tensors import journal
-from ..run.tensors.host_values import aligned_empty
+from ..run.tensors.tensor import aligned_empty
 from .batch_rows import stack
 from .batcher import RowBatch
-from .datatypes import DATATYPES
 from .independent_rows import RowProgram, Shapes, find_rows
-from .ports import OPEN, Port, Served
-
-__all__ = ["Reply", "Runner", "ServedSource", "bundle_hash", "read_source"]
+from .ports import DATATYPES, OPEN, Port, Served
 
 
 @dataclass(frozen=True, slots=True)
 class ServedSource:
-    """What is served: a bundle by its ``path``, of which ``program`` (None: all that take the same inputs as
-    its first), on ``devices`` (None: those it was compiled for). ``threads``: of the pool of a replica;
-    ``libraries``: whether native code of the bundle runs."""
+    """A bundle to serve. ``path``: path of the bundle; ``program``: name of a program, None: all programs
+    with the same inputs as the first; ``devices``: names of devices, None: the devices that the bundle was
+    compiled for. ``threads``: number of threads of a replica's pool; ``libraries``: whether native code of
+    the bundle may run."""
 
     path: str
     program: str | None = None
@@ -49,10 +48,10 @@ class ServedSource:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came of a batch. ``outputs`` by name, or ``error``, a text; ``kernel``: a kernel refused values,
-    so that other requests of the batch may be well. ``seconds``: what the run took; ``fallbacks``: operations
-    that a host did in a device's stead. ``events``: of a trace, whose time 0 is ``zero`` ns of
-    time.perf_counter's clock."""
+    """The result of a batch: ``outputs``: arrays by name; ``error``: text of the error, if the batch failed.
+    ``kernel``: whether the error is a kernel's refusal of values, so that other requests of the batch may
+    succeed. ``seconds``: run time; ``fallbacks``: operations that a host ran instead of a device. ``events``:
+    events of a trace; ``zero``: the trace's time 0, by time.perf_counter_ns."""
 
     outputs: dict[str, np.ndarray]
     error: str = ""
@@ -64,8 +63,8 @@ class Reply:
 
 
 def read_source(source: ServedSource) -> Bundle:
-    """The bundle of a source; nothing of it runs, and what would be refused later is refused now. Raises
-    DocumentError, DeviceError, LibraryError, UntrustedLibraryError."""
+    """The bundle of a source, read so that refusals are raised now and not later; no code of the bundle runs.
+    Raises DocumentError, DeviceError, LibraryError, UntrustedLibraryError."""
     bundle = read_runnable(as_path(source.path, "a bundle"), libraries=source.libraries)
     if source.program is not None:
         bundle.program(source.program)
@@ -74,14 +73,14 @@ def read_source(source: ServedSource) -> Bundle:
 
 
 def bundle_hash(bundle: Bundle) -> str:
-    """The sha256 of what a bundle holds: of the hashes of its files, and of what it says of its programs."""
+    """The sha256 of a bundle's contents: the hashes of its files, and the description of its programs."""
     said = [(p.name, p.inputs, p.outputs, sorted(p.params.items())) for p in bundle.programs]
     return hashlib.sha256(orjson.dumps([sorted(bundle.files.items()), bundle.devices, said])).hexdigest()
 
 
 class Runner:
-    """See the module. One batch at a time: another thread waits. Raises, when made, what gr.load raises, and
-    InputError for a model that the protocol cannot serve."""
+    """A bundle's programs, ready to run. One batch runs at a time, while other threads wait. The constructor
+    raises as gr.load, and InputError for a model that the protocol cannot serve."""
 
     def __init__(self, source: ServedSource):
         bundle = read_source(source)
@@ -91,18 +90,19 @@ class Runner:
             inputs, outputs, programs = _of_programs(bundle, source)
         for port in (*inputs, *outputs):
             if port.dtype not in DATATYPES:
-                text = (
-                    f"{source.path}: {port.name!r} is {port.dtype or 'of any type'}, which cannot be served"
-                )
+                kind = port.dtype or "of any type"
+                text = f"{source.path}: {port.name!r} is {kind}, which cannot be served"
                 raise InputError(text, got=port.dtype, wanted=list(DATATYPES))
         self._lock = threading.Lock()
         names = [port.name for port in inputs]
         found, why = find_rows(programs, names, [port.dtype for port in inputs])
         self._by_rows = {rows: program for rows, (program, _) in found.items()}
         self._by_shapes = {program.shapes: program for program in programs}
+        if self._by_rows:
+            inputs, outputs = list(map(_by_row, inputs)), list(map(_by_row, outputs))
         self.served = Served(
-            tuple(inputs) if not self._by_rows else tuple(map(_by_row, inputs)),
-            tuple(outputs) if not self._by_rows else tuple(map(_by_row, outputs)),
+            tuple(inputs),
+            tuple(outputs),
             tuple(self._by_rows),
             tuple(self._by_shapes),
             why,
@@ -112,7 +112,7 @@ class Runner:
         )
 
     def run(self, batch: RowBatch) -> Reply:
-        """Run a batch. What its values cause is not raised, but in the reply."""
+        """Run a batch. Errors caused by the batch's values are returned in the reply, not raised."""
         with self._lock:
             start, fell = time.perf_counter(), _fallbacks()
             try:
@@ -129,12 +129,8 @@ class Runner:
         else:
             found, events, zero = program.run(inputs), [], 0
         rows = slice(batch.filled or None)
-        names = (port.name for port in self.served.outputs)
-        return (
-            {name: array[rows] if rows.stop else array for name, array in zip(names, found, strict=True)},
-            events,
-            zero,
-        )
+        outputs = zip(self.served.outputs, found, strict=True)
+        return {port.name: x[rows] if rows.stop else x for port, x in outputs}, events, zero
 
     def _inputs(self, batch: RowBatch) -> tuple[RowProgram, Mapping[str, np.ndarray]]:
         if batch.size:
@@ -150,7 +146,7 @@ def _fallbacks() -> int:
 
 
 def _by_row(port: Port) -> Port:
-    """The port with as many rows as a request likes."""
+    """The port, with an open size in place of the number of rows."""
     return Port(port.name, port.dtype, (OPEN, *port.shape[1:]))
 
 
@@ -158,24 +154,21 @@ def _by_row(port: Port) -> Port:
 
 
 def _of_programs(bundle: Bundle, source: ServedSource) -> tuple[list[Port], list[Port], list[RowProgram]]:
-    """The ports and programs of a bundle whose programs differ in sizes only."""
+    """(inputs, outputs, programs) of a bundle whose programs differ only in sizes."""
     entries = bundle.programs if source.program is None else (bundle.program(source.program),)
-    opened = [_open(bundle, entry, source) for entry in entries]
+    words: dict[str, Any] = {"threads": source.threads, "unset_inputs": "refuse"}
+    opened = [open_program(bundle, entry, source.devices, **words) for entry in entries]
     ports = [_ports(module, entry) for module, entry in zip(opened, entries, strict=True)]
     for entry, own in zip(entries, ports, strict=True):
         if list(map(_signature, own)) != list(map(_signature, ports[0])):
             first = entries[0].name
             raise DocumentError(
-                f"{source.path}: program {entry.name!r} takes other inputs than {first!r}, so it is another "
+                f"{source.path}: program {entry.name!r} has other inputs than {first!r}, so it is another "
                 f"model: name each by its program, as PATH#{first} and PATH#{entry.name}",
                 got=entry.name,
             )
     programs = [_program(module, inputs) for (inputs, _), module in zip(ports, opened, strict=True)]
     return _merged([own[0] for own in ports]), _merged([own[1] for own in ports]), programs
-
-
-def _open(bundle: Bundle, entry: BundleProgram, source: ServedSource) -> GraphModule:
-    return open_program(bundle, entry, source.devices, threads=source.threads, unset_inputs="refuse")
 
 
 def _ports(module: GraphModule, entry: BundleProgram) -> tuple[list[Port], list[Port]]:
@@ -192,7 +185,7 @@ def _signature(ports: Sequence[Port]) -> list[tuple[str, str, int]]:
 
 
 def _merged(ports: Sequence[Sequence[Port]]) -> list[Port]:
-    """The ports of all programs: sizes in which they differ are open."""
+    """The ports of all programs as one list; sizes that differ between programs are open."""
     found = []
     for same in zip(*ports, strict=True):
         sizes = [set(size) for size in zip(*(port.shape for port in same), strict=True)]
@@ -206,7 +199,7 @@ def _program(module: GraphModule, inputs: Sequence[Port]) -> RowProgram:
     memory: dict[str, np.ndarray] = {}
     for port in inputs:
         array = aligned_empty(port.shape, port.dtype)
-        with contextlib.suppress(InputError):  # it is not in a host's memory, or is an output, too
+        with contextlib.suppress(InputError):  # the input is not in host memory, or is also an output
             module.set_input_zero_copy(port.name, array)
             memory[port.name] = array
     count = module.get_num_outputs()
@@ -227,7 +220,7 @@ def _program(module: GraphModule, inputs: Sequence[Port]) -> RowProgram:
         return read()
 
     def traced(given: Mapping[str, np.ndarray]) -> tuple[list[np.ndarray], list[dict[str, Any]], int]:
-        from ..views.measured import queued_run_at  # few servers write traces
+        from ..views.measured import queued_run_at  # imported here because few servers write traces
         from ..views.trace import trace_events
 
         write(given)
@@ -238,9 +231,10 @@ def _program(module: GraphModule, inputs: Sequence[Port]) -> RowProgram:
 
 
 def _of_flow(source: ServedSource) -> tuple[list[Port], list[Port], list[RowProgram]]:
-    """The ports of a bundle with a flow, and a program for each of the sizes that it was compiled at."""
+    """(inputs, outputs, programs) of a bundle with a flow; one program for each of the sizes that the bundle
+    was compiled for."""
     made = load(source.path, source.devices, threads=source.threads, libraries=source.libraries)
-    module = cast("Any", made)  # a FlowModule: the only thing that it lacks here is a session
+    module = cast("Any", made)  # a FlowModule has all that is used here except a session
     for info in (*module.inputs, *module.outputs):
         if info.sequence or info.optional:
             raise InputError(f"{source.path}: {info.name!r} is {info}, which cannot be served", got=str(info))
@@ -251,15 +245,10 @@ def _of_flow(source: ServedSource) -> tuple[list[Port], list[Port], list[RowProg
         return [module.get_output(at).numpy() for at in range(count)]
 
     shapes: list[Shapes] = [tuple(kind[0] for kind in kinds) for kinds in module.flow.steps]
-    inputs = _merged(
-        [
-            [Port(i.name, i.dtype, shape) for i, shape in zip(module.inputs, one, strict=True)]
-            for one in shapes
-        ]
-    )
-    outputs = [Port(info.name, info.dtype, _open_sizes(info.shape or ())) for info in module.outputs]
+    kinds = [(info.name, info.dtype) for info in module.inputs]
+    inputs = _merged([[Port(*kind, shape) for kind, shape in zip(kinds, one, strict=True)] for one in shapes])
+    outputs = [
+        Port(info.name, info.dtype, tuple(n if isinstance(n, int) else OPEN for n in info.shape or ()))
+        for info in module.outputs
+    ]
     return inputs, outputs, [RowProgram(one, run) for one in shapes]
-
-
-def _open_sizes(shape: Sequence[int | str]) -> tuple[int, ...]:
-    return tuple(size if isinstance(size, int) else OPEN for size in shape)

@@ -1,14 +1,16 @@
-"""``graph-runtime serve``: models deployed, HTTP begun, updates and the end.
+"""``graph-runtime serve``: deployment of models, HTTP, updates and shutdown.
 
-One process has the HTTP and the queues; replicas are processes of their own. SIGHUP reads all sources again:
-what has changed is deployed beside the old, gets the requests as soon as it answers, and the old ends after
-the requests that it has. SIGINT and SIGTERM refuse what comes, answer what is there, and end.
+One process has the HTTP server and the queues; replicas are separate processes. On SIGHUP all sources are
+read again. A changed model is deployed beside the old one and receives new requests as soon as it is ready;
+the old one ends after its remaining requests. On SIGINT and SIGTERM the server refuses new requests, answers
+the present ones, and ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import itertools
 import logging
 import os
@@ -19,7 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +32,6 @@ from ..base.version import VERSION
 from .batcher import Batcher, Limits
 from .catalog import Catalog, ServedModel
 from .dispatcher import Dispatcher, Workers
-from .event_loops import new_event_loop
 from .front import DEADLINE, Front
 from .http.http_server import HttpServer, listen
 from .http.long_texts import LongTexts
@@ -42,20 +43,16 @@ from .request_trace import RequestTrace
 from .runner import ServedSource, bundle_hash, read_source
 from .transport.shared_memory import SharedMemory
 
-if TYPE_CHECKING:
-    from .deployment import Scale
-
-__all__ = ["Named", "Serving", "serve_models"]
-
-_DRAIN_SECONDS = 20.0  # that a server which ends waits for answers
-_SHARED = 512 << 20  # bytes for bodies of requests, which replicas of this machine read
-_STARTS, _START_AGAIN = 5, 2.0  # tries to start Ray Serve, seconds between two
-_MOST_REPLICAS = 128  # of a model that scales over a cluster: nodes that join are used
+_DRAIN_SECONDS = 20.0  # seconds that a stopping server waits for answers
+_SHARED = 512 << 20  # bytes for bodies of requests, in memory that replicas on this machine read
+_STARTS, _START_AGAIN = 5, 2.0  # most starts of Ray Serve; seconds between two starts
+_MOST_REPLICAS = 128  # most replicas of a model on a cluster, where joining nodes may add cores
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A source under a name and version; ``make`` gives it, anew on each update."""
+    """A source with a name and version. ``make``: function that makes the source; it is called again on each
+    update."""
 
     name: str
     version: str
@@ -64,11 +61,12 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """How models are served. ``replicas``: of each, None for as many as the queue asks for, one a core at
-    most. ``cores``: of this machine; ``threads``: of a replica, None shares the cores out. ``address``: of
-    Ray, as rays.join. ``queued``: requests of a model that wait at most; ``delay``: seconds that one waits
-    for others while a replica is free; ``deadline``: seconds in which it is answered. ``trace``: a file for a
-    trace of the requests, written at the end."""
+    """Settings of a server. ``replicas``: number of replicas of each model; None: as many replicas as the
+    model's queue needs, at most one per core. ``cores``: number of this machine's cores; ``threads``: number
+    of threads of each replica, None: the cores are divided among the replicas. ``address``: address of Ray,
+    as in rays.join. ``queued``: most waiting requests of a model; ``delay``: seconds that a request waits for
+    others while a replica is free; ``deadline``: seconds within which a request is answered. ``trace``: path
+    of a file to which a trace of the requests is written at the end."""
 
     replicas: int | None = 1
     cores: int = 1
@@ -84,14 +82,14 @@ class Serving:
 
     @property
     def most_replicas(self) -> int:
-        """Of a model."""
+        """Largest number of replicas that a model may get."""
         if self.replicas is None and self.address != rays.LOCAL:
             return _MOST_REPLICAS
         return self.replicas or max(1, self.cores // (self.threads or 1))
 
     @property
     def replica_threads(self) -> int:
-        """Of each replica."""
+        """Threads of each replica."""
         return self.threads or max(1, self.cores // self.most_replicas)
 
 
@@ -101,15 +99,16 @@ def serve_models(
     tell: Callable[[str], None],
     environ: Mapping[str, str] = os.environ,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. ``tell`` hears, in a line each, what is served and where.
+    """Serve until SIGINT or SIGTERM. ``tell``: function that receives lines about the served models and their
+    addresses.
 
-    Raises, before anything is started, ClusterError for an address that is open to strangers or taken,
-    InputError, and what reading a source raises; later ClusterError where Ray or a replica cannot start."""
+    Before anything is started, raises ClusterError for an address that is open to strangers or taken,
+    InputError, and errors in reading a source; later, ClusterError if Ray or a replica cannot start."""
     rays.require_closed(serving.host, environ)
     seen: set[tuple[str, str]] = set()
     for one in models:
         if (one.name, one.version) in seen:
-            text = f"model {one.name} is given twice in version {one.version}: NAME:VERSION=PATH says another"
+            text = f"model {one.name} is given twice in version {one.version}: write NAME:VERSION=PATH"
             raise InputError(text, got=one.name)
         seen.add((one.name, one.version))
     rays.require_ray()
@@ -117,7 +116,7 @@ def serve_models(
         sources = [one.make() for one in models]
         for source in sources:
             read_source(source)
-        # twice what runs: an update has its replicas beside the old ones
+        # twice as many cores as are in use: an update starts new replicas beside the old ones
         cores = 2 * serving.most_replicas * serving.replica_threads * len(models)
         ray = rays.join(serving.address, cores)
         try:
@@ -127,29 +126,33 @@ def serve_models(
             rays.leave()
 
 
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """A new event loop: uvloop's if uvloop is installed, as it is with Ray Serve, else asyncio's. uvloop's
+    takes half the time."""
+    with contextlib.suppress(ImportError):
+        made: asyncio.AbstractEventLoop = importlib.import_module("uvloop").new_event_loop()
+        return made
+    return asyncio.new_event_loop()
+
+
 def _start(serve: Any) -> None:
-    """Start Ray Serve, or use that of the cluster. Raises ClusterError."""
+    """Start Ray Serve, or use the cluster's. Raises ClusterError."""
     for left in reversed(range(_STARTS)):
         try:
             serve.start(proxy_location="Disabled", logging_config={"log_level": "ERROR"})
             return
-        except Exception as error:  # Ray has a class for each cause
-            if not left or "already exists" not in str(error):  # another server starts it at this moment
+        except Exception as error:  # Ray has a different class for each cause
+            if not left or "already exists" not in str(error):  # another server is starting Ray Serve
                 text = f"Ray Serve did not start: {type(error).__name__}: {str(error).strip()[:300]}"
                 raise ClusterError(text) from None
             time.sleep(_START_AGAIN)
 
 
 class _Server:
-    def __init__(
-        self,
-        ray: Any,
-        models: Sequence[Named],
-        serving: Serving,
-        tell: Callable[[str], None],
-    ):
-        from .deployment import Scale  # imports Ray, whose token is in the environment by now
+    def __init__(self, ray: Any, models: Sequence[Named], serving: Serving, tell: Callable[[str], None]):
+        from . import deployment  # imports Ray, which needs the token that is set now
 
+        self.deployment = deployment
         self.ray, self.models, self.serving, self.tell = ray, models, serving, tell
         self.memory = SharedMemory.where_possible(_SHARED)
         self.trace = RequestTrace() if serving.trace else None
@@ -157,10 +160,10 @@ class _Server:
         host = None if tls is None else rays.own_address()
         self.dispatcher = Dispatcher(self.memory, self.trace, host, tls)
         most, cores = serving.most_replicas, serving.replica_threads
-        self.scale: Scale = Scale(most if serving.replicas else 1, most, cores)
+        self.scale = deployment.Scale(most if serving.replicas else 1, most, cores)
         self.catalog = Catalog()
         self.workers: dict[tuple[str, str], Workers] = {}
-        self.own = secrets.token_hex(4)  # other servers of a cluster deploy under other names
+        self.own = secrets.token_hex(4)  # makes names differ from those of other servers on the cluster
         self.numbers = itertools.count(1)
 
     async def run(self, sources: Sequence[ServedSource], listening: socket.socket) -> None:
@@ -173,12 +176,12 @@ class _Server:
                 await self._add(one, source)
             await self._answer(listening)
         finally:
-            if self.serving.address != rays.LOCAL:  # a Ray of our own ends with all that is in it
+            if self.serving.address != rays.LOCAL:  # our own Ray ends with all deployments in it
                 await asyncio.gather(*(self._stop(workers) for workers in self.workers.values()))
             await self.dispatcher.close()
 
     async def _answer(self, listening: socket.socket) -> None:
-        """HTTP, updates and looks at replicas, until a signal."""
+        """Serve HTTP, updates and replicas until a signal."""
         local = is_loopback(self.serving.host)
         front = Front(
             self.catalog,
@@ -207,7 +210,7 @@ class _Server:
             texts.close()
 
     async def _end(self, server: HttpServer) -> None:
-        """Refuse what comes, answer what is there."""
+        """Refuse new requests, and answer the present ones."""
         for model in self.catalog:
             model.ready = False
         await asyncio.gather(*(model.batcher.close(_DRAIN_SECONDS) for model in self.catalog))
@@ -219,28 +222,25 @@ class _Server:
             self.tell(f"the trace is in {self.serving.trace}; its clocks agree within {error:.0f} us")
 
     def _allocate(self, nbytes: int) -> memoryview:
-        """Memory for a body: what replicas of this machine read, where there is room."""
+        """Memory for a body, shared with replicas on this machine if there is room in the shared memory."""
         shared = self.memory.take(nbytes) if self.memory is not None and nbytes else None
         return np.empty(nbytes, np.uint8).data if shared is None else shared
 
     # **************** models ****************
 
     async def _deploy(self, one: Named, source: ServedSource) -> tuple[Workers, Served]:
-        from .deployment import deploy
-
         name = f"{one.name}-{one.version}-{self.own}-{next(self.numbers)}"
         source = replace(source, threads=self.serving.replica_threads)
         workers = self.dispatcher.workers(name)
+        door = self.dispatcher.door
         try:
-            return workers, await deploy(source, name, self.scale, workers, self.dispatcher.door)
+            return workers, await self.deployment.deploy(source, name, self.scale, workers, door)
         except BaseException:
             self.dispatcher.forget(name)
             raise
 
     async def _stop(self, workers: Workers) -> None:
-        from .deployment import stop
-
-        await stop(workers.name)
+        await self.deployment.stop(workers.name)
         self.dispatcher.forget(workers.name)
 
     async def _add(self, one: Named, source: ServedSource) -> None:
@@ -262,10 +262,11 @@ class _Server:
                 try:
                     await self._update(one)
                 except (GraphRuntimeError, OSError) as error:
-                    self.tell(f"model {one.name}, version {one.version} stays as it is: {error}")
+                    self.tell(f"model {one.name}, version {one.version} is not replaced: {error}")
 
     async def _update(self, one: Named) -> None:
-        """Put what has changed in place of what is served. Raises what cannot be served; the old stays."""
+        """Replace a changed model. Raises an error if the new model cannot be served; then the old one
+        stays."""
         old, model = self.workers[one.name, one.version], self.catalog.find(one.name, one.version)
         source = await asyncio.to_thread(one.make)
         if bundle_hash(read_source(source)) == model.batcher.served.sha256:

@@ -1,4 +1,4 @@
-"""What a server says of itself at ``/v2/cluster``, read and shown as lines. No Ray is needed for that."""
+"""The status of a server, read from ``/v2/cluster`` and shown as lines. Needs no Ray."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ from ..base.errors import ClusterError, DocumentError
 from ..base.json_text import parse_json
 from .ray.rays import auth_token, tls_authority
 
-__all__ = ["StatusReader", "read_status", "status_lines"]
-
 _SECONDS = 10.0
-_MOST = 8 << 20  # bytes of an answer
+_MOST = 8 << 20  # most bytes of a server's answer
 
 
 def read_status(url: str) -> dict[str, Any]:
-    """The status of the server at a URL; with Ray's token, where the environment has one and the way is
-    encrypted or ends on this machine. Raises ClusterError."""
+    """The status of the server at a URL; sends Ray's token from the environment if the connection is
+    encrypted. Raises ClusterError."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ClusterError(f"{url!r} is no URL, as http://127.0.0.1:8000", got=url)
+        raise ClusterError(f"{url!r} is not a URL like http://127.0.0.1:8000", got=url)
     connection = None
     try:
         connection = _connect(parts.scheme, parts.hostname, parts.port)
@@ -33,7 +31,7 @@ def read_status(url: str) -> dict[str, Any]:
         answer = connection.getresponse()
         body = answer.read(_MOST)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        text = f"no server of graph-runtime at {url} ({error}): graph-runtime serve starts one"
+        text = f"no server at {url} ({error}): start one with graph-runtime serve"
         raise ClusterError(text, got=url) from None
     finally:
         if connection is not None:
@@ -49,7 +47,7 @@ def read_status(url: str) -> dict[str, Any]:
 
 
 class StatusReader:
-    """The status again and again. ``found``: the last one."""
+    """The status of a server, read repeatedly. ``found``: the status that was read last."""
 
     def __init__(self, url: str):
         self.url = url
@@ -57,8 +55,8 @@ class StatusReader:
         self._read = 0.0
 
     def lines(self) -> list[str]:
-        """As status_lines, with rates since the last call; a server that has gone since then is a line.
-        Raises ClusterError where the first call finds none."""
+        """The lines of status_lines, with rates since the last call. If the server has gone since then, one
+        line with the error. Raises ClusterError if the first call finds no server."""
         before, read = self.found, time.monotonic()
         try:
             self.found = read_status(self.url)
@@ -73,15 +71,15 @@ class StatusReader:
 def _connect(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
     if scheme == "http":
         return http.client.HTTPConnection(host, port, timeout=_SECONDS)
-    authority = tls_authority()  # else those that the system knows
-    trusting = ssl.create_default_context(cafile=authority)
+    trusting = ssl.create_default_context(cafile=tls_authority())  # without a file, the system's authorities
     return http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=trusting)
 
 
 def status_lines(
     found: dict[str, Any], before: dict[str, Any] | None = None, seconds: float = 1.0
 ) -> list[str]:
-    """Nodes, then models. ``before``: the status ``seconds`` ago, for rates."""
+    """Lines about the nodes, then about the models. ``before``: the status ``seconds`` ago, from which rates
+    are computed."""
     lines = [f"graph-runtime {found.get('version', '')}, Ray {found.get('ray', '')}"]
     for node in found.get("nodes", []):
         state = "" if node["alive"] else ", gone"
@@ -92,18 +90,14 @@ def status_lines(
     lines.append(f"{head} {'refused':>8} {'replayed':>8}{rates}")
     for model in found["models"]:
         good, bad = _answers(model)
-        row = (
-            f"{model['name']:20} {model['version']:8} {model['workers']:8} {model['queued']:6} "
-            f"{model['running']:7} {good:9} {bad:8} {sum(model['replays'].values()):8}"
-        )
+        row = f"{model['name']:20} {model['version']:8} {model['workers']:8} {model['queued']:6} "
+        row += f"{model['running']:7} {good:9} {bad:8} {sum(model['replays'].values()):8}"
         if (old := earlier.get((model["name"], model["version"]))) is not None:
-            row += (
-                f" {(good - _answers(old)[0]) / seconds:9.1f} {(model['runs'] - old['runs']) / seconds:7.1f}"
-            )
+            row += f" {(good - _answers(old)[0]) / seconds:9.1f}"
+            row += f" {(model['runs'] - old['runs']) / seconds:7.1f}"
         lines.append(row if model["ready"] else f"{row}  not ready")
-        lines.append(
-            f"    on {', '.join(model['devices'])}; sha256 {model['sha256'][:12]}; {_rows(model['rows'])}"
-        )
+        rows = f"{', '.join(map(str, model['rows']))} rows a run" if model["rows"] else "one request a run"
+        lines.append(f"    on {', '.join(model['devices'])}; sha256 {model['sha256'][:12]}; {rows}")
     return lines
 
 
@@ -111,7 +105,3 @@ def _answers(model: dict[str, Any]) -> tuple[int, int]:
     counts = model["requests"]
     good = counts.get("200", 0)
     return good, sum(counts.values()) - good
-
-
-def _rows(rows: list[int]) -> str:
-    return f"{', '.join(map(str, rows))} rows a run" if rows else "one request a run"

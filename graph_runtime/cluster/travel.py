@@ -1,10 +1,11 @@
-"""Bundles that go to machines which have them not, by content.
+"""Sending of bundles to machines that lack them, identified by their contents.
 
-    packed = pack("net.bundle", keep)         where it is: {file: (sha256, what keep(bytes) gave)}
-    path = unpack(packed, fetch, folder)      where it runs: its files, each compared with its sha256
+    packed = pack("net.bundle", keep)         at the source: {file: (sha256, result of keep(bytes))}
+    path = unpack(packed, fetch, folder)      at the target: checks the sha256 of each file
 
-A bundle is kept in ``folder`` under the hash of its files' hashes, so it travels once. What arrives is
-judged there as any bundle is: its native code runs only if that machine trusts it (docs/security.md).
+A bundle is kept in ``folder`` under the hash of its files' hashes, so it is sent to a machine only once. At
+the target it is judged like any bundle: its native code runs only if that machine trusts it
+(docs/security.md).
 """
 
 from __future__ import annotations
@@ -20,14 +21,12 @@ import orjson
 
 from ..base.errors import ClusterError, DocumentError
 
-__all__ = ["content_hash", "pack", "unpack"]
-
 Packed = Mapping[str, tuple[str, Any]]
 
 
 def pack(path: Path, keep: Callable[[bytes], Any]) -> dict[str, tuple[str, Any]]:
-    """The files of a bundle by their names in it, "" for one that is a zip; each is in memory once. Raises
-    DocumentError."""
+    """{name of a file in the bundle: (sha256, result of ``keep``)}; for a zip, the only name is "". ``keep``:
+    function of a file's bytes; each file is read once. Raises DocumentError."""
     if path.is_file():
         found = {"": path}
     else:
@@ -40,14 +39,15 @@ def pack(path: Path, keep: Callable[[bytes], Any]) -> dict[str, tuple[str, Any]]
 
 
 def content_hash(packed: Packed) -> str:
-    """The hash of the hashes."""
+    """The hash of a bundle's contents, computed from the names and hashes of its files."""
     names = sorted((name, sha256) for name, (sha256, _) in packed.items())
     return hashlib.sha256(orjson.dumps(names)).hexdigest()
 
 
 def unpack(packed: Packed, fetch: Callable[[Any], bytes], folder: Path) -> Path:
-    """The bundle's path in ``folder``, where it is put, whole or not at all, if it is not there yet. Raises
-    ClusterError for a file whose bytes are not those of its hash, or whose name leads out of the bundle."""
+    """The path of the bundle in ``folder``. A bundle that is not there yet appears whole or not at all.
+    Raises ClusterError for a file whose bytes do not match its hash, or whose name leads out of the bundle.
+    """
     path = folder / content_hash(packed)
     if path.exists():
         return path
@@ -59,19 +59,14 @@ def unpack(packed: Packed, fetch: Callable[[Any], bytes], folder: Path) -> Path:
             if (got := hashlib.sha256(data).hexdigest()) != sha256:
                 text = f"file {name or 'the bundle'} arrived with sha256 {got}, it was sent with {sha256}"
                 raise ClusterError(text, got=got, wanted=sha256)
-            file = _inside(part, name)
+            if os.path.isabs(name) or ".." in Path(name).parts:
+                raise ClusterError(f"file {name!r} lies outside of its bundle", got=name)
+            file = part / name if name else part
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
         try:
             part.rename(path)
         except OSError:
-            if not path.exists():  # another replica was faster
+            if not path.exists():  # another replica has already put the bundle there
                 raise
     return path
-
-
-def _inside(part: Path, name: str) -> Path:
-    file = part / name if name else part
-    if os.path.isabs(name) or ".." in Path(name).parts:
-        raise ClusterError(f"file {name!r} lies outside of its bundle", got=name)
-    return file

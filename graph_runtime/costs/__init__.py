@@ -1,15 +1,14 @@
-"""What ops and transfers cost: cycles and ns, and the basis of each number.
+"""Costs of ops and transfers, in cycles or ns, with the basis of each number.
 
-Pure functions; nothing is read but the packaged weights, once. Read types (what a cost is), nodes (which
-model is asked), cpu and tt (a node on a host, on a board: node_work, opmodel, noc, links), copies, and
-cost_model, which has them in one value that users may replace. buda and formulas are what TT-Buda published,
-grid whole ops of ttnn, eltwise its elementwise ones by the blocks of their kernels, limits what bounds an op;
-factories/ says what ttnn's programs take of L1.
-"""
+All are pure functions, which read the packaged weights once and nothing else. Read types (Cost), cpu (a node
+on a host), tt (a node on a board, by opmodel, noc and links), copies, and cost_model, which holds all costs
+in one value that users may replace. buda and formulas are TT-Buda's published models. grid has costs of whole
+ops of ttnn, and eltwise those of ttnn's elementwise ops, from the blocks of their kernels. factories/
+computes the L1 that ttnn's card programs take."""
 
 from .buda import NonZero
 from .copies import copy_cost
-from .cost_model import CostModel, ask, find_costs
+from .cost_model import CostModel, ask, find_costs, node_cost, weights_from_memory
 from .cpu import SPIN_NS, Machine, cpu_node_cost, machine
 from .eltwise import eltwise_cycles
 from .grid import gemm_cycles, grid_unary_cycles, sharded_matmul_cycles
@@ -23,7 +22,6 @@ from .links import (
     pcie_ns,
 )
 from .noc import multicast_cycles, noc_cycles, reshard_cycles
-from .nodes import node_cost, weights_from_memory
 from .opmodel import op_cycles
 from .tt import modelled_node_cost
 from .types import BASES, Cost, worst

@@ -1,6 +1,6 @@
-"""Cycles of one op on one Tensix core, in the formulas and with the weights that TT-Buda published
-(perf_lib/op_model): what Buda's own balancer saw, and what is left where nothing was measured. Refits to
-measurements stand in opmodel.py.
+"""Cycles of one op on one Tensix core, by the formulas and weights that TT-Buda published
+(perf_lib/op_model). Buda's own balancer used these numbers; here they serve for ops that were not measured.
+Formulas fitted to measurements are in opmodel.py.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from ..base.dtypes import FORMATS
 from ..base.errors import PlanError, did_you_mean
 from .weights_file import load
 
-__all__ = ["ARCHES", "PHASES", "Blocking", "NonZero", "cycles", "known_ops", "phases"]
-
 ARCHES = ("grayskull", "wormhole_b0", "blackhole")
 PHASES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}
 _CEILING = 1 << 30
@@ -23,7 +21,7 @@ _SPARSE_HIFI = {"LoFi": 1.0, "HiFi2": 1.0, "HiFi3": 1.2, "HiFi4": 1.7}
 
 @dataclass(frozen=True, slots=True)
 class NonZero:
-    """Counts of a sparse matmul's left operand over all of its input: tiles, ublocks, strips."""
+    """Counts of nonzero tiles, ublocks and strips in the whole left operand of a sparse matmul."""
 
     tiles: int
     ublocks: int
@@ -32,9 +30,10 @@ class NonZero:
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """What one core computes for one input. ``t`` blocks are streamed; ``mblock`` (rows, columns) in ublocks;
-    ``ublock`` (rows, columns) in tiles; ``m_k`` x ``u_kt`` tiles of the inner dimension; ``z`` the depth that
-    reduce_z reduces; ``formats`` of the inputs, then the output."""
+    """Work of one core for one input. ``t``: number of blocks streamed. ``mblock``: (rows, columns) of a
+    block in ublocks; ``ublock``: (rows, columns) of a ublock in tiles. ``m_k`` x ``u_kt``: number of tiles of
+    the inner dimension. ``z``: depth that reduce_z reduces. ``formats``: formats of the inputs, then of the
+    output."""
 
     t: int = 1
     mblock: tuple[int, int] = (1, 1)
@@ -49,7 +48,7 @@ class Blocking:
 
     @property
     def ublocks(self) -> int:
-        """Ublocks of one macro block."""
+        """Number of ublocks of one macro block."""
         return self.mblock[0] * self.mblock[1]
 
     @property
@@ -58,18 +57,15 @@ class Blocking:
 
     @property
     def tiles(self) -> int:
-        """Output tiles of one macro block."""
+        """Number of output tiles of one macro block."""
         return self.ublocks * self.ublock_tiles
 
 
 def phases(fidelity: str) -> int:
-    """Multiplier phases of a math fidelity, 1 (LoFi) to 4. Raises PlanError for an unknown name."""
+    """Number of multiplier phases of a math fidelity: 1 (LoFi) to 4. Raises PlanError for an unknown name."""
     if fidelity not in PHASES:
-        raise PlanError(
-            f"unknown fidelity {fidelity!r}{did_you_mean(fidelity, PHASES)}",
-            got=fidelity,
-            wanted=list(PHASES),
-        )
+        text = f"unknown fidelity {fidelity!r}{did_you_mean(fidelity, PHASES)}"
+        raise PlanError(text, got=fidelity, wanted=list(PHASES))
     return PHASES[fidelity]
 
 
@@ -79,7 +75,7 @@ def known_ops(arch: str) -> tuple[str, ...]:
 
 
 def cycles(op: str, arch: str, block: Blocking) -> int:
-    """Cycles of one input on one core, truncated to int as Buda does.
+    """Cycles that one core takes for one input, truncated to int as in Buda.
 
     Raises PlanError for an op, architecture or fidelity that has no weights.
     """
@@ -103,7 +99,7 @@ def _arch(arch: str) -> dict[str, Any]:
 
 
 def _most_specific(keys: dict[str, dict[str, float]], attributes: Iterable[str]) -> dict[str, float]:
-    """The weights under the key ("base", "approx/vector_r", ...) that names most of the op's attributes."""
+    """The weights under the key ("base", "approx/vector_r", ...) with the most attributes of the op."""
     has = set(attributes)
     parts = {key: set() if key == "base" else set(key.split("/")) for key in keys}
     return keys[max((k for k, p in parts.items() if p <= has), key=lambda k: len(parts[k]))]
@@ -111,7 +107,7 @@ def _most_specific(keys: dict[str, dict[str, float]], attributes: Iterable[str])
 
 def _matmul(op: str, arch: str, b: Blocking, w: dict[str, float]) -> float:
     n, tiles, phase = b.m_k * b.ublocks, b.ublock_tiles, phases(b.fidelity)
-    if "m_k_weight" in w:  # Grayskull's three weights
+    if "m_k_weight" in w:  # Grayskull has three weights for a matmul
         math = n * b.u_kt * tiles * w["tile_weight"] * phase
         return b.t * ((b.m_k - 1) * w["m_k_weight"] + n * w["ublock_weight"] + math)
     rt, ct = b.ublock
@@ -124,7 +120,7 @@ def _matmul(op: str, arch: str, b: Blocking, w: dict[str, float]) -> float:
 
 
 def _streamed(op: str, arch: str, b: Blocking, w: dict[str, float]) -> float:
-    """Unary, binary, reduce and splice: a cost for each ublock and for each tile."""
+    """Cycles of unary, binary, reduce and splice ops: a cost per ublock and per tile."""
     binary = op in ("add", "subtract", "multiply")
     made = FORMATS[b.formats[-1]]
     wide = made.itemsize if binary and made.kind == "float" and made.itemsize else 1
@@ -171,8 +167,8 @@ def _sparse_v2(b: Blocking, w: dict[str, float], nz: NonZero) -> float:
 
 
 def _sparse_weights(b: Blocking) -> tuple[float, float, float]:
-    """Per-tile weights of (u_rt, u_ct, u_kt); a shape that is missing takes the next smaller one, u_kt
-    first."""
+    """Per-tile weights of (u_rt, u_ct, u_kt); a shape without weights uses the weights of the next smaller
+    shape, where u_kt is reduced first."""
     table = load("buda")["sparse"]["lofi" if b.fidelity == "LoFi" else "hifi2"]
     keys = [tuple(map(int, key.split(","))) for key in table]
     below = [k for k in keys if k[0] <= b.ublock[0] and k[1] <= b.ublock[1] and k[2] <= b.u_kt]

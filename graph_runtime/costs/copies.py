@@ -19,8 +19,6 @@ from .rates import rates_of
 from .types import Cost, worst
 from .weights_file import load
 
-__all__ = ["copy_cost"]
-
 
 def copy_cost(
     source: Device,
@@ -32,13 +30,13 @@ def copy_cost(
     topology: Topology | None = None,
     interconnect: Interconnect | None = None,
 ) -> Cost:
-    """ns to copy a tensor of logical ``type`` from ``source`` to ``target`` (equal: a relayout).
+    """ns to copy a tensor of logical ``type`` from ``source`` to ``target``; if both are one device, the copy
+    is a relayout.
 
-    Over PCIe the host converts (tilizes, packs) and sends pages; relayouts of a tt device run on its cores;
-    from one tt device to another it goes over ethernet where a ``topology`` says how, else down to the
-    host's memory and up again. Between machines, whose links a ``interconnect`` has, it goes through the
-    memory of both hosts. Raises PlanError for an unknown format, InputError for a device that the topology
-    does not have.
+    Over PCIe the host converts (tilizes, packs) and sends pages. Relayouts of a tt device run on its cores. A
+    copy from one tt device to another goes over ethernet if the ``topology`` has a path, else through the
+    host's memory. A copy between machines, whose links are in ``interconnect``, goes through the memory of
+    both hosts. Raises PlanError for an unknown format, InputError for a device that the topology lacks.
     """
     if source.node != target.node:
         ends = (source, source_layout), (target, target_layout)
@@ -71,7 +69,7 @@ def _over_pcie(
     if topology is None or chip < 0:
         return Cost(wire.cycles + convert, basis, note)
     way = topology.way(-1, chip)
-    # what follows on ethernet goes on as it comes, so the slower of the two rates counts
+    # ethernet sends data on as it arrives, so the slower of the two rates counts
     slower = max(
         0.0, nbytes / way.gb_per_s - (wire.cycles - pcie_ns(0, to_device=to_device, board=board).cycles)
     )
@@ -110,7 +108,8 @@ def _between_machines(
     topology: Topology | None,
     interconnect: Interconnect,
 ) -> Cost:
-    """Down to one host's memory, over the link in the tensor's own type, and up on the other side."""
+    """Cost of a copy in three parts: to the memory of the source's host, over the link (in the tensor's own
+    type), and from the memory of the target's host to the target."""
     link = interconnect.link(source[0].node, target[0].node)
     ns, basis = link.ns(type.nbytes), link.basis
     for (device, layout), to_device in ((source, False), (target, True)):
@@ -134,8 +133,9 @@ def _relayout(board: Descriptor, source: Layout, target: Layout, type: TensorTyp
 
 
 def _reshard(board: Descriptor, source: Layout, target: Layout, type: TensorType) -> Cost | None:
-    """Into shards of tiles, from shards or DRAM: as the traced kernels, on any board with Wormhole's
-    coordinates."""
+    """Cost of a reshard into shards of tiles, from shards or DRAM, by the model fitted to traced Wormhole
+    kernels. Boards of other architectures count as if they had Wormhole's coordinates. None for other
+    relayouts."""
     if target.shard is None or target.layout != TILE or (source.shard is None and source.memory != DRAM):
         return None
     rows, columns = matrix(target, type.shape)
@@ -153,7 +153,7 @@ def _reshard(board: Descriptor, source: Layout, target: Layout, type: TensorType
 
 
 def _streams(board: Descriptor, source: Layout, target: Layout, type: TensorType) -> Cost:
-    """Read by all cores and written by all cores."""
+    """Cost of a relayout in which all cores read and all cores write."""
     cores = board.grid[0] * board.grid[1]
     parts = []
     for layout, direction in ((source, "read"), (target, "write")):

@@ -1,6 +1,6 @@
-"""CostModel: what nodes, copies and launches take, in one value that placing, reports and simulate share.
+"""CostModel: costs of nodes, copies and launches, in one value that placement, reports and simulation share.
 
-A model of one's own overrides methods and leaves the others:
+A user's model overrides some methods:
 
     class Measured(CostModel):
         def node(self, graph, nid, device, layouts, **more):
@@ -22,21 +22,59 @@ from ..base.machine.interconnect import Interconnect, find_interconnect
 from ..base.machine.layout import Layout
 from ..base.machine.topology import Topology, find_topology
 from ..base.outside import find_outside
-from ..ir.graph import Graph, TensorType
+from ..ir.graph import COPY, NOP, Graph, TensorType
 from .copies import copy_cost
-from .cpu import Machine, machine
+from .cpu import Machine, cpu_node_cost, machine
 from .links import dispatch_ns
-from .nodes import node_cost
+from .tt import tt_node_cost
 from .types import BASES, Cost
 
-__all__ = ["CostModel", "ask", "find_costs"]
+
+def weights_from_memory(graph: Graph, host: Machine | None = None) -> bool:
+    """Whether a host's caches are too small for the inputs, mostly weights, that each run of a graph reads.
+    The result is the argument ``from_memory`` of node_cost."""
+    nbytes = sum(graph.entry_type(eid).nbytes for eid in graph.input_eids.tolist())
+    return nbytes > (host or machine()).cache_bytes
+
+
+def node_cost(
+    graph: Graph,
+    nid: int,
+    device: Device,
+    layouts: Sequence[Layout],
+    *,
+    host: Machine | None = None,
+    fidelity: str = "",
+    constant_weight: bool | None = None,
+    from_memory: bool = False,
+    stored: str = "",
+) -> Cost:
+    """ns that a node takes on ``device`` once it runs, without dispatch (dispatch_ns).
+
+    ``layouts``: layouts of the node's inputs, then of its outputs. ``host``: constants of the machine; None:
+    the packaged constants. ``fidelity``: math fidelity of a node that names none; "": the device's default
+    fidelity. ``constant_weight``, ``from_memory`` (weights_from_memory) and ``stored``: arguments of
+    cpu_node_cost. Inputs of the graph and reshapes cost nothing; for copies see copy_cost.
+    """
+    node = graph.node(nid)
+    if node.func is None or node.func.name == NOP or node.func.name == COPY:
+        return Cost(0.0, "measured", "no kernel of its own")
+    if device.descriptor.on_host or not device.descriptor.arch:
+        return cpu_node_cost(
+            node.func, node.input_types, node.output_types, host, constant_weight, from_memory, stored
+        )
+    if not all(t.size for t in (*node.input_types, *node.output_types)):
+        return Cost(0.0, "measured", "a tensor without elements")
+    return tt_node_cost(
+        node.func, node.input_types, node.output_types, tuple(layouts), device.descriptor, fidelity
+    )
 
 
 class CostModel:
-    """The times of this package. Equal calls of one graph are asked for once. ``host``: the constants of the
-    machine, None: the packaged ones. ``topology``: how chips are cabled, a Topology, its name or the path of
-    its file; None: copies between them go through the host. ``interconnect``: how machines are connected, a
-    Interconnect or the path of its file; None: by links of 1 Gbit/s."""
+    """This package's cost model. Results of equal calls for one graph are cached. ``host``: constants of the
+    machine; None: the packaged constants. ``topology``: cabling of chips, as a Topology, its name or the path
+    of its file; None: copies between chips go through the host. ``interconnect``: links between machines, as
+    an Interconnect or the path of its file; None: links of 1 Gbit/s."""
 
     topology: Topology | None = None
     interconnect: Interconnect = Interconnect()
@@ -63,7 +101,7 @@ class CostModel:
         from_memory: bool = False,
         stored: str = "",
     ) -> Cost | float:
-        """ns of a node once it runs on ``device``; the arguments are costs.node_cost's."""
+        """ns of a node on ``device`` once it runs; the arguments are those of costs.node_cost."""
         return node_cost(
             graph,
             nid,
@@ -79,14 +117,14 @@ class CostModel:
     def copy(
         self, source: Device, before: Layout, target: Device, after: Layout, type_: TensorType
     ) -> Cost | float:
-        """ns of a tensor's way from one device and layout to another; costs.copy_cost's arguments. Raises
-        PlanError where there is no way."""
+        """ns to move a tensor from one device and layout to another; the arguments are those of
+        costs.copy_cost. Raises PlanError if there is no way from one device to the other."""
         return copy_cost(source, before, target, after, type_, self.host, self.topology, self.interconnect)
 
     def links(self, source: Device, target: Device) -> tuple[str, ...]:
-        """Names of the links that a copy from one device to another holds from its beginning to its end, so
-        that copies over one link follow each other: that between two machines, and within one those of the
-        topology. Raises InputError for a device that the topology does not have."""
+        """Names of the links that a copy between two devices occupies from beginning to end, so that copies
+        over one link run one after another. A copy between two machines occupies one link; a copy within a
+        machine occupies links of the topology. Raises InputError for a device that the topology lacks."""
         if source.node != target.node:
             return (Interconnect.name(source.node, target.node),)
         if self.topology is None or source == target:
@@ -94,7 +132,7 @@ class CostModel:
         return self.topology.way(self.topology.chip(source), self.topology.chip(target)).links
 
     def dispatch(self, device: Device, *, traced: bool = True) -> Cost | float:
-        """ns from a command to the start of its kernel, as costs.dispatch_ns."""
+        """ns from a command until its kernel starts, as in costs.dispatch_ns."""
         return dispatch_ns(device.descriptor, traced=traced)
 
 
@@ -103,9 +141,10 @@ def find_costs(
     topology: Topology | str | None = None,
     interconnect: Interconnect | str | None = None,
 ) -> CostModel:
-    """The model itself, or that of "package.module:Name", a class or a function that makes one; None: this
-    package's. With a ``topology`` or ``interconnect`` one that has it. Raises InputError for what is none,
-    PlanError for a name that cannot be found, DeviceError for a topology or interconnect that cannot be."""
+    """The given cost model. If ``given`` is "package.module:Name", the cost model that this class or function
+    makes when it is called; if None, this package's cost model. A ``topology`` or ``interconnect`` is put
+    into the model. Raises InputError for any other value of ``given``, PlanError for a name that cannot be
+    found, DeviceError for an invalid topology or interconnect."""
     if topology is not None or interconnect is not None:
         model = copy.copy(find_costs(given))
         if topology is not None:
@@ -128,8 +167,8 @@ def find_costs(
 
 
 def ask(method: Callable[..., Cost | float], what: str, *args: object, **words: object) -> Cost:
-    """What a model's method says of ``what``. Raises PlanError for what is no time, and where the method
-    fails; what it raises of this package's errors it raises on purpose."""
+    """The result of a cost model's method, as a Cost. ``what``: description of the result, for errors. Raises
+    PlanError if the result is not a time, or if the method fails; errors of this package pass through."""
     name = f"cost model {type(getattr(method, '__self__', method)).__name__}"
     try:
         said = method(*args, **words)

@@ -1,4 +1,5 @@
-"""ns of a node on the host: a call, and the larger of its arithmetic and its traffic."""
+"""ns of a node on the host: the time of a call, plus the time of the node's arithmetic or the time of its
+traffic, whichever is larger."""
 
 from __future__ import annotations
 
@@ -17,37 +18,35 @@ from ..ir.ops.targets import attrs_to_come, pairs_to_come, rounding_kernel
 from .types import Cost
 from .weights_file import load
 
-__all__ = ["SPIN_NS", "Machine", "cpu_node_cost", "host_copy_ns", "machine", "pace_of"]
-
-_OUTSIDE = "simple_gflops"  # of ops that other packages register: their cost says that it is assumed
-_TILES_GAIN = 2.5  # of Winograd's tiles over panels: 1.6 with 16 channels, 3.3 with 128 (bench_winograd.py)
+_OUTSIDE = "simple_gflops"  # name of the rate of ops that other packages register; their basis is "assumed"
+_TILES_GAIN = 2.5  # Winograd's speed over panels': 1.6 with 16 channels, 3.3 with 128 (bench_winograd.py)
 _ON_PANELS = ("matmul_panels", "attention_panels", "matmul_blas", "dense_blas")
 _IN_PAIRS = ("matmul_pairs", "attention_pairs")
 _COLUMNS = 16
-_GATHERED = 0.66  # of the rate of panels: convolutions of several groups, each of which is gathered
-_STORE_FLOPS = 4  # of each result of a product of bytes, scaled and rounded: what quantize counts
-SPIN_NS = 50_000  # how long the thread of a queue looks for work before it sleeps: native/core/worker.c
-_SIMPLE = ("movement", "reduction", "windows")  # kinds of work that go at the simple pace
+_GATHERED = 0.66  # share of the panels' rate that convolutions of several groups reach: each is gathered
+_STORE_FLOPS = 4  # flops to scale and round a result of a product of bytes, as many as quantize takes
+SPIN_NS = 50_000  # time for which a queue's thread looks for work before it sleeps (native/core/worker.c)
+_SIMPLE = ("movement", "reduction", "windows")  # kinds of ops that run at simple_gflops
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a host can do, all threads together. In 1e9 flops a second: ``product_gflops`` of matmul and
-    conv2d in float32, ``packed_gflops`` of those whose weights are in panels, ``depthwise_gflops`` of
-    convolutions among them of one channel a group, ``grouped_gflops`` of 2 to 16; ``quantized_gflops`` and
-    ``quantized_depthwise_gflops`` the same of bytes, ``paired_gflops`` of products whose panels are bf16,
-    ``levels_gflops`` of those whose panels have few bits, ``simple_gflops`` of other arithmetic,
-    ``function_gflops`` of exp and its like, ``scalar_gflops`` of functions that are computed an element at a
-    time, as log and sin are. In 1e9 bytes a second:
-    ``gb_per_s`` of what kernels and copies read and write, ``weight_gb_per_s`` of weights that come from
-    memory, ``cached_gb_per_s`` of those that stay in a cache between runs, which they do where the graph's
-    inputs have at most ``cache_bytes`` together. ``call_ns``: a kernel's call.
+    """Rates of a host, all threads together. In 1e9 flops per second, for products in float32:
+    ``product_gflops`` without packed weights, ``packed_gflops`` with weights in panels, ``depthwise_gflops``
+    for convolutions in panels with one channel per group, ``grouped_gflops`` for convolutions in panels with
+    2 to 16 channels per group. For other products: ``quantized_gflops`` and ``quantized_depthwise_gflops``
+    for bytes, ``paired_gflops`` with panels in bf16, ``levels_gflops`` with panels of few bits. For other
+    work: ``simple_gflops`` for simple arithmetic, ``function_gflops`` for exp and the like, ``scalar_gflops``
+    for functions computed one element at a time, such as log and sin. In 1e9 bytes per second: ``gb_per_s``
+    for reads and writes of kernels and copies, ``weight_gb_per_s`` for weights from memory,
+    ``cached_gb_per_s`` for weights that stay in a cache between runs. Weights stay there if the graph's
+    inputs have at most ``cache_bytes`` together. ``call_ns``: time to call a kernel.
 
-    From the end of a step on one queue of the host to the beginning of one on another that waits for it:
-    ``handoff_ns`` where that one's device did something within SPIN_NS, else ``wake_ns``, because its
-    threads and maybe its core sleep.
+    Time from the end of a step on one host queue to the start of a waiting step on another: ``handoff_ns`` if
+    the other queue's device was busy within SPIN_NS, else ``wake_ns``, because its threads and maybe its core
+    sleep.
 
-    ``basis``: "fitted" where it was measured on this machine, else "assumed"."""
+    ``basis``: "fitted" if these constants were measured on this machine, else "assumed"."""
 
     product_gflops: float
     simple_gflops: float
@@ -71,7 +70,8 @@ class Machine:
 
 
 def pace_of(name: str) -> str | None:
-    """The field of Machine that an op's arithmetic goes at; None where its entry in the table names none."""
+    """The name of the field of Machine that has the rate of an op's arithmetic; None if the op's table entry
+    names no rate."""
     op = registry.require(name)
     pace = op.pace.get("cpu", "simple" if op.kind in _SIMPLE else "")
     return f"{pace}_gflops" if pace else None
@@ -79,8 +79,8 @@ def pace_of(name: str) -> str | None:
 
 @cache
 def machine() -> Machine:
-    """The packaged constants, of a small host with AVX-512, and of instructions that not all of these have
-    where this machine has them."""
+    """The packaged constants, which are those of a small host with AVX-512, adjusted if this machine has
+    further instructions."""
     packaged, features = load("cpu"), host_features() or ()
     rates = dict(packaged["machine"])
     for name, faster in packaged["instructions"].items():
@@ -97,13 +97,14 @@ def cpu_node_cost(
     from_memory: bool = False,
     stored: str = "",
 ) -> Cost:
-    """ns of a kernel on the host. A function that only a library knows is taken to move its tensors once.
+    """ns of a kernel on the host. A function that only a library knows counts as moving its tensors once.
 
-    ``from_memory``: whether weights come from memory in each run, because caches cannot keep them all.
-    ``stored``: "bf16" where rewrite.target is to store the panels so, if the node's can be (pairs_to_come).
+    ``from_memory``: whether weights come from memory in each run, because caches cannot keep all of them.
+    ``stored``: "bf16" if rewrite.target will store the panels in bf16, where the node allows it
+    (pairs_to_come).
 
-    ``constant_weight``: None where the node runs as it is; else rewrite.target is to choose its kernel
-    yet, and whether its weight, input 1, is a constant then.
+    ``constant_weight``: whether the weight, input 1, is a constant, for a node whose kernel rewrite.target
+    will still choose; None for a node that runs unchanged.
     """
     host = host or machine()
     op = registry.get(func.op or "")
@@ -131,8 +132,8 @@ def cpu_node_cost(
 
 
 def _traffic(op: registry.Op | None, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> int:
-    """Bytes that go between memory and cores: all tensors, but no more than is taken out of what is read
-    here and there."""
+    """Number of bytes moved between memory and cores: all bytes of each tensor, but of a tensor from which
+    the op gathers only the gathered part."""
     made = sum(t.nbytes for t in outputs)
     if op is not None and op.gathers:
         return made + min(inputs[0].nbytes, made) + sum(t.nbytes for t in inputs[1:])
@@ -148,11 +149,11 @@ def _work_ns(
     host: Machine,
     paired: bool,
 ) -> float:
-    """ns of arithmetic in float32, by the kernel that ``attrs`` decide; that of a program step by step, as
-    fast as each op alone."""
-    program = func.attrs.get(op.program, ())
+    """ns of arithmetic in float32 in the kernel that ``attrs`` select. Steps of a fused node are added up,
+    each at the rate of its op."""
+    body = func.attrs.get(op.program, ())
     flops, total = op.flops(list(inputs), list(outputs), func.attrs), 0.0
-    for step in program:
+    for step in body:
         own = steps.flops([step], outputs[0])
         flops -= own
         total += own / getattr(host, pace_of(step[0]) or _OUTSIDE)
@@ -169,8 +170,8 @@ def _work_ns(
 
 
 def _rate_of_groups(attrs: Mapping[str, Any], host: Machine, channels: int, paired: bool) -> float:
-    """As _rate, of a convolution of several groups of so many channels. Those that share panels multiply by
-    zeros for each other's channels, and for the columns that a panel has more."""
+    """Like _rate, for a convolution of several groups with ``channels`` each. Groups that share panels
+    multiply by zeros for the channels of the other groups and for a panel's unused columns."""
     group, o = attrs["group"], attrs["packed"]
     if attrs.get("winograd"):
         return host.packed_gflops * _TILES_GAIN
@@ -182,8 +183,8 @@ def _rate_of_groups(attrs: Mapping[str, Any], host: Machine, channels: int, pair
 
 
 def _rate(op: registry.Op, attrs: Mapping[str, Any], host: Machine, paired: bool) -> float:
-    """Flops a ns of the kernel that serves a node; ``paired``: of panels of bf16. Panels compute whole
-    vectors of 16 columns; flops are those of the op, of which Winograd's tiles spare some."""
+    """Flops per ns of the kernel for a node. ``paired``: whether panels are bf16. Panels compute whole
+    vectors of 16 columns. Flops are those of the op's definition, although Winograd's tiles need fewer."""
     packed = attrs.get("packed")
     if attrs.get("winograd"):
         return host.packed_gflops * _TILES_GAIN
@@ -197,13 +198,13 @@ def _rate(op: registry.Op, attrs: Mapping[str, Any], host: Machine, paired: bool
         return host.packed_gflops
     if attrs.get("kernel") in _IN_PAIRS:
         return host.paired_gflops
-    if quantized:  # else weights are as they are: one sum after the other
+    if quantized:  # without panels the kernel computes one sum at a time
         return host.quantized_depthwise_gflops if packed else host.simple_gflops
     return getattr(host, pace_of(op.name) or _OUTSIDE)
 
 
 def _width(dtype: str) -> float:
-    """Elements in a vector, next to float32's."""
+    """Elements in a vector, relative to the number of float32 elements."""
     return 0.5 if dtypes.parse(dtype).itemsize > 4 else 1.0
 
 

@@ -19,22 +19,9 @@ from .rates import FITTED, BoardRates
 from .types import Cost, worst
 from .weights_file import load
 
-__all__ = [
-    "gemm",
-    "gemm_columns",
-    "gemm_cycles",
-    "gemm_parts",
-    "gemm_weights",
-    "grid_unary_cycles",
-    "passes",
-    "sharded_matmul",
-    "sharded_matmul_cycles",
-    "unary",
-]
-
 Values = Mapping[str, Any]
-_SHARP = 8.0  # exponent for what overlaps: math, unpacking, strips, DRAM
-_WIDEST_SUBBLOCK = 8  # tiles of 16 bits that half of Dst holds
+_SHARP = 8.0  # exponent of the overlap of math, unpacking, strips and DRAM
+_WIDEST_SUBBLOCK = 8  # number of 16-bit tiles that fit half of Dst
 _STANDS_FOR = {"grayskull": "wormhole_b0"}
 
 
@@ -45,24 +32,22 @@ def tile_bytes(name: str) -> int:
     return FORMATS[name].tile_bytes
 
 
-# ---------------------------------------------------------------- GEMM
-
-
 def gemm(w: Values, x: Values) -> Any:
-    """``x``: mt, kt, nt tiles; rows, columns of cores; f phases; bytes of a tile of input 0, and where they
-    differ weight_bytes of input 1 and out_bytes of the output; sharded (1: input 0 and
-    output lie in the L1 of the cores, else all in DRAM); spread (1: all rows of input 0 go to every core,
-    which has its own columns).
+    """Cycles of a GEMM. ``x`` has mt, kt, nt (sizes in tiles), rows, columns (of cores), f (phases), bytes
+    (of a tile of input 0) and, if different, weight_bytes (of input 1) and out_bytes (of the output), sharded
+    (1: input 0 and output are in the L1 of the cores; 0: all tensors are in DRAM) and spread (1: every core
+    gets all rows of input 0 and computes its own columns).
 
-    Each core multiplies, or waits for its unpackers; strips of both inputs are multicast along rows and
-    columns; DRAM gives and takes what is not in L1. The first strips and the last results do not overlap.
+    Each core multiplies or waits for its unpackers; strips of both inputs are multicast along rows and
+    columns; tensors that are not in L1 move from and to DRAM. The transfers of the first strips and of the
+    last results do not overlap with anything.
     """
     work, strips, stored, out = gemm_parts(w, x)
     return w["start"] + pnorm(_SHARP, work, strips, stored) + out
 
 
 def gemm_parts(w: Values, x: Values) -> tuple[Any, Any, Any, Any]:
-    """The cycles that gemm puts together: products, strips on the NoC, DRAM; and the last results."""
+    """The cycles that gemm combines: of products, of strips on the NoC, of DRAM, and of the last results."""
     cores = x["rows"] * x["columns"]
     weight, out = x.get("weight_bytes", x["bytes"]), x.get("out_bytes", x["bytes"])
     m = np.where(x["spread"], x["mt"], np.ceil(x["mt"] / x["rows"]))
@@ -94,10 +79,11 @@ def gemm_cycles(
 ) -> Cost:
     """Device cycles of an m x k by k x n product (elements) on a grid (rows, columns) of cores.
 
-    ``format``: of input 0, and where ``weight`` (of input 1) and ``out`` (of the output) are None, of these.
-    ``sharded``: input 0 and output lie sharded in L1, else all tensors in DRAM. ``tuned``: with a program
-    configuration; without one the library spreads short matrices over all cores. ``rates``: of the board.
-    Raises PlanError for an unknown architecture, format or fidelity.
+    ``format``: format of all tensors; ``weight`` and ``out`` give another format of input 1 and of the
+    output. ``sharded``: whether input 0 and the output are sharded in L1; else all tensors are in DRAM.
+    ``tuned``: whether the caller gives a program configuration; without one the library spreads short
+    matrices over all cores. ``rates``: rates of the board. Raises PlanError for an unknown architecture,
+    format or fidelity.
     """
     buda.known_ops(arch)
     x = gemm_columns(m=m, k=k, n=n, format=format, fidelity=fidelity, grid=grid, sharded=sharded, tuned=tuned)
@@ -105,13 +91,13 @@ def gemm_cycles(
     weights = gemm_weights(arch, rates)
     basis = "assumed" if arch in _STANDS_FOR else "fitted" if fidelity != "HiFi3" else "extrapolated"
     if {weight or format, out or format} != {format}:
-        basis = worst(basis, "extrapolated")  # what was measured has one format
+        basis = worst(basis, "extrapolated")  # all tensors of the measurements have one format
     return Cost(float(gemm(weights, x)), basis, f"whole-grid GEMM on {grid[0]}x{grid[1]} {arch} cores")
 
 
 def gemm_weights(arch: str, rates: BoardRates = FITTED) -> dict[str, float]:
     """The fitted weights of gemm for an architecture, with the rates of a board. The last results leave the
-    cores by the NoC for DRAM: the slower of the two holds them up."""
+    cores through the NoC to DRAM, at the slower of the two rates."""
     found = load("grid")["gemm"][_STANDS_FOR.get(arch, arch)]["weights"]
     scaled = {
         "dram": found["dram"] * rates.dram,
@@ -124,30 +110,20 @@ def gemm_weights(arch: str, rates: BoardRates = FITTED) -> dict[str, float]:
 def gemm_columns(
     *, m: int, k: int, n: int, format: str, fidelity: str, grid: tuple[int, int], sharded: bool, tuned: bool
 ) -> dict[str, Any]:
-    """The arguments of gemm_cycles by the names of gemm()."""
+    """The ``x`` of gemm() for the arguments of gemm_cycles."""
     mt, kt, nt = (math.ceil(d / 32) for d in (m, k, n))
-    # two tile rows a core row and columns for half of the cores: measured out of the box on 8x8
+    # ttnn spreads if core rows have at most two tile rows, and half of the cores get a tile column each:
+    # measured on 8x8
     spread = not tuned and grid == (8, 8) and mt <= 2 * grid[0] and 2 * nt >= grid[0] * grid[1]
-    return {
-        "mt": mt,
-        "kt": kt,
-        "nt": nt,
-        "rows": grid[0],
-        "columns": grid[1],
-        "f": buda.phases(fidelity),
-        "bytes": tile_bytes(format),
-        "sharded": sharded,
-        "spread": spread,
-    }
-
-
-# ---------------------------------------------------------------- sharded matmul
+    sizes = {"mt": mt, "kt": kt, "nt": nt, "rows": grid[0], "columns": grid[1]}
+    kind = {"f": buda.phases(fidelity), "bytes": tile_bytes(format), "sharded": sharded, "spread": spread}
+    return {**sizes, **kind}
 
 
 def passes(rows: int, kt: int, nt: int, nbytes: int = 2048) -> int:
-    """Blocks of rows in which a core does its part, the fewest whose buffers fit: its shards of input 0 and
-    output, and two buffers each of input 1, of a block's input 0 and of its output. ``rows`` if none
-    fits."""
+    """The smallest number of blocks into which a core's rows must be cut so that the core's buffers fit L1;
+    ``rows`` if no number of blocks suffices. The buffers are the shards of input 0 and output, and two
+    buffers each for input 1, for a block of input 0 and for a block of the output."""
     budget = boards()["n150"].memory(L1).usable
     for count in (d for d in range(1, rows + 1) if rows % d == 0):
         block = rows // count
@@ -157,9 +133,9 @@ def passes(rows: int, kt: int, nt: int, nbytes: int = 2048) -> int:
 
 
 def sharded_matmul(w: Values, x: Values) -> Any:
-    """``x``: rows of tiles of a core, kt, nt, passes, width of a subblock, cores. Input 1 is multicast once
-    a pass, before the products; these unpack one tile of input 0 for each subblock and one of input 1 for
-    each product."""
+    """Cycles of a sharded matmul. ``x`` has rows (of tiles, on a core), kt, nt, passes, width (of a subblock)
+    and cores. Input 1 is multicast once per pass, before the products. The products unpack a tile of input 0
+    for each subblock, and a tile of input 1 for each tile product."""
     tiles = x["rows"] * x["nt"]
     return (
         w["start"]
@@ -174,8 +150,8 @@ def sharded_matmul(w: Values, x: Values) -> Any:
 
 @lru_cache(maxsize=1 << 14)
 def sharded_matmul_cycles(m: int, k: int, n: int, cores: int, rates: BoardRates = FITTED) -> Cost:
-    """Device cycles of a bf16 matmul on Wormhole whose input 0 and output are height-sharded over
-    ``cores``; input 1 comes from DRAM by the NoC."""
+    """Device cycles of a bf16 matmul on Wormhole whose input 0 and output are height-sharded over ``cores``;
+    input 1 comes from DRAM over the NoC."""
     x = sharded_columns(m=m, k=k, n=n, cores=cores)
     weights = load("grid")["sharded_matmul"]["weights"]
     multicast = weights["multicast"] / min(rates.dram, rates.noc)
@@ -184,26 +160,17 @@ def sharded_matmul_cycles(m: int, k: int, n: int, cores: int, rates: BoardRates 
 
 
 def sharded_columns(*, m: int, k: int, n: int, cores: int) -> dict[str, float]:
-    """The arguments of sharded_matmul_cycles by the names of sharded_matmul()."""
+    """The ``x`` of sharded_matmul() for the arguments of sharded_matmul_cycles."""
     kt, nt = math.ceil(k / 32), math.ceil(n / 32)
     rows = math.ceil(math.ceil(m / 32) / cores)
-    # a sharded output takes subblocks as wide as itself, or of one tile
-    return {
-        "rows": rows,
-        "kt": kt,
-        "nt": nt,
-        "passes": passes(rows, kt, nt),
-        "width": nt if nt <= _WIDEST_SUBBLOCK else 1,
-        "cores": cores,
-    }
-
-
-# ---------------------------------------------------------------- unary ops
+    # subblocks of a sharded output are as wide as the output if that fits Dst, else one tile wide
+    width = nt if nt <= _WIDEST_SUBBLOCK else 1
+    return dict(rows=rows, kt=kt, nt=nt, passes=passes(rows, kt, nt), width=width, cores=cores)
 
 
 def unary(w: Values, x: Values) -> Any:
-    """``x``: tiles of the busiest core, bytes of a tile, dram (1 or 0). Reading and writing overlap with the
-    math."""
+    """Cycles of a unary op. ``x`` has tiles (of the busiest core), bytes (of a tile) and dram (1 or 0).
+    Reading and writing overlap with the math."""
     traffic = x["bytes"] / np.where(x["dram"], w["dram"], w["l1"])
     start = np.where(x["dram"], w["start_dram"], w["start_l1"])
     return start + x["tiles"] * pnorm(_SHARP, w["tile"], traffic)
@@ -218,7 +185,7 @@ def grid_unary_cycles(shape: tuple[int, ...], *, format: str = "bf16", memory: s
 
 
 def unary_columns(*, shape: tuple[int, ...], format: str, memory: str, cores: int = 56) -> dict[str, float]:
-    """The arguments of grid_unary_cycles by the names of unary()."""
+    """The ``x`` of unary() for the arguments of grid_unary_cycles."""
     rows, columns = (1, *shape)[-2:] if shape else (1, 1)
     tiles = math.prod(shape[:-2]) * math.ceil(rows / 32) * math.ceil(columns / 32)
     return {"tiles": math.ceil(tiles / cores), "bytes": tile_bytes(format), "dram": memory == "dram"}

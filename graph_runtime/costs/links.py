@@ -1,4 +1,4 @@
-"""What lies outside the NoC: DRAM channels, PCIe, ethernet, and the dispatch of ops from the host."""
+"""Costs outside the NoC: DRAM channels, PCIe, ethernet, and the dispatch of ops from the host."""
 
 from __future__ import annotations
 
@@ -12,29 +12,17 @@ from .rates import pcie_ratio
 from .types import Cost
 from .weights_file import load
 
-__all__ = [
-    "dispatch_ns",
-    "dram",
-    "dram_bandwidth",
-    "dram_cycles",
-    "ethernet_ns",
-    "pcie",
-    "pcie_bandwidth",
-    "pcie_ns",
-]
-
-# of a channel's peak, where it was measured whole: 10.5 of 12.8 GiB/s; 500.5 of 512 GB/s, best placement
-_GEN4_X16 = 31.5  # GB/s of 16 lanes at 16 GT/s, 128 of 130 bits
+# share of a channel's peak rate, measured for whole channels in their best placement: 10.5 of 12.8 GiB/s,
+# 500.5 of 512 GB/s
+_GEN4_X16 = 31.5  # GB/s of 16 lanes at 16 GT/s, of which 128 of 130 bits are data
 _MEASURED = {"grayskull": 10.5 / 12.8, "blackhole": 500.5 / 512}
 
 
-# ---------------------------------------------------------------- DRAM
-
-
 def dram(w: Mapping[str, float], x: Mapping[str, Any]) -> float:
-    """Bytes per ns of ``channels`` Wormhole channels. Each gives ``peak`` times an efficiency of the
-    direction; cores that are not chosen beside their channel crowd the links between (a factor a NoC and
-    direction); writers that share a channel on dynamic virtual channels wait for each other."""
+    """Bytes per ns of ``channels`` Wormhole DRAM channels. Each channel gives ``peak`` times an efficiency of
+    the direction. Cores that are not next to their channel congest the links to that channel; this costs a
+    factor that depends on NoC and direction. Writers that share a channel on dynamic virtual channels wait
+    for each other."""
     direction, noc = x["direction"], x["noc"]
     rate = w["peak"] * x["channels"] * w[direction]
     crowded = x["channels"] > 1 and not x["placed"]
@@ -57,24 +45,17 @@ def dram_bandwidth(
 ) -> Cost:
     """Bytes per ns (in Cost.cycles) between ``cores`` Tensix tiles and ``channels`` Wormhole DRAM channels.
 
-    ``placed``: each core was chosen beside its channel; ``dynamic``: virtual channels are allocated
+    ``placed``: whether each core is next to its channel. ``dynamic``: whether virtual channels are allocated
     dynamically.
     """
-    x = {
-        "channels": channels,
-        "cores": cores,
-        "placed": placed,
-        "direction": direction,
-        "dynamic": dynamic,
-        "noc": noc,
-    }
+    x = dict(channels=channels, cores=cores, placed=placed, direction=direction, dynamic=dynamic, noc=noc)
     return Cost(dram(load("links")["dram"]["weights"], x), "fitted", "Wormhole DRAM channels")
 
 
 def dram_cycles(board: Descriptor, nbytes: int, *, direction: str = "read", placed: bool = True) -> Cost:
     """Device cycles of a board to move ``nbytes`` between DRAM and its cores with all channels busy.
-    ``placed``: each core beside its channel; else cores take pages of any channel, as interleaved tensors
-    have them.
+    ``placed``: whether each core is next to its channel; else cores read pages of all channels, as for
+    interleaved tensors.
 
     Raises PlanError for a board without DRAM.
     """
@@ -90,13 +71,10 @@ def dram_cycles(board: Descriptor, nbytes: int, *, direction: str = "read", plac
     return Cost(nbytes / (peak * share) * board.clock_mhz / 1000, basis, f"{share:.0%} of {peak:.0f} GB/s")
 
 
-# ---------------------------------------------------------------- host
-
-
 def pcie(w: Mapping[str, Any], x: Mapping[str, str]) -> float:
-    """Bytes per ns of a Wormhole's PCIe. To the device a transfer is as fast as its kind of write is posted,
-    or as one DRAM channel; from the device a window of bytes is on the way for a round trip, longer the
-    farther the tile."""
+    """Bytes per ns of a Wormhole's PCIe. To the device, the rate is that at which writes of this kind are
+    posted, at most that of one DRAM channel. From the device, a window of bytes is in flight during each
+    round trip, which takes longer for farther tiles."""
     operation, ordering, memory = x["operation"], x["ordering"], x["memory"]
     if "to device" in operation:
         kind = "DMA" if operation.startswith("DMA") else memory
@@ -115,7 +93,8 @@ def pcie_bandwidth(
     ordering: str = "Posted writes",
     where: str = "DRAM tile",
 ) -> Cost:
-    """Bytes per ns (in Cost.cycles) of a way over PCIe, words as in the published tables. Wormhole."""
+    """Bytes per ns (in Cost.cycles) of a kind of PCIe transfer of a Wormhole. The values of the arguments are
+    the words of the published tables."""
     x = {"operation": operation, "memory": memory, "ordering": ordering, "where": where}
     return Cost(pcie(load("links")["pcie"]["weights"], x), "fitted", f"{operation}, {where}")
 
@@ -123,8 +102,8 @@ def pcie_bandwidth(
 def pcie_ns(
     nbytes: int, *, to_device: bool, arch: str = "wormhole_b0", board: Descriptor | None = None
 ) -> Cost:
-    """ns for one DMA of ``nbytes`` between the host and device DRAM. ``board``: whose link and DRAM channels
-    count, None: those that were measured."""
+    """ns for one DMA of ``nbytes`` between the host and device DRAM. ``board``: descriptor with the PCIe link
+    and the DRAM channels; None: the link and the channels that were measured."""
     facts = load("links")["pcie"]
     name = "DMA to device" if to_device else "DMA from device"
     rate = pcie_bandwidth(operation=name).cycles if board is None else _pcie_rate(board, to_device)
@@ -134,9 +113,9 @@ def pcie_ns(
 
 
 def _pcie_rate(board: Descriptor, to_device: bool) -> float:
-    """Bytes per ns, as pcie() puts them together: into the board the slower of its link and a DRAM channel.
-    From it a window of bytes is on the way for a round trip, in which a link of another rate is faster or
-    slower in what it takes for the window itself."""
+    """Bytes per ns, as in pcie(). To the board, the rate is that of its link or of a DRAM channel, whichever
+    is slower. From the board, a window of bytes is in flight during each round trip; the link's rate changes
+    only the time in which the window itself is transferred."""
     links = load("links")
     w, ratio = links["pcie"]["weights"], pcie_ratio(board.pcie)
     if to_device:
@@ -149,8 +128,8 @@ def _pcie_rate(board: Descriptor, to_device: bool) -> float:
 
 
 def ethernet_ns(nbytes: int, *, arch: str = "wormhole_b0", links: int = 1, clock_mhz: float = 1000.0) -> Cost:
-    """ns to send ``nbytes`` to the next chip over ``links`` ethernet links, as measured; copies between
-    devices take a topology's rates. Grayskull has none: PlanError."""
+    """ns to send ``nbytes`` to the next chip over ``links`` ethernet links, as measured. Copies between
+    devices use a topology's rates instead. Raises PlanError for Grayskull, which has no ethernet."""
     rates = load("links")["ethernet"]
     if arch not in rates:
         raise PlanError(f"{arch} boards have no ethernet between chips: copy through the host", got=arch)
@@ -160,8 +139,9 @@ def ethernet_ns(nbytes: int, *, arch: str = "wormhole_b0", links: int = 1, clock
 
 
 def dispatch_ns(board: Descriptor, *, traced: bool = True) -> Cost:
-    """ns that the host adds to an op of a queue: replayed from a trace, or enqueued by a call. In stack buda
-    the ops of an epoch are resident and start each other: 0, as on a host."""
+    """ns that the host needs to start an op of a queue, which it replays from a trace (``traced``) or
+    enqueues by a call. 0 on a host, and in stack buda, where the ops of an epoch are resident and start each
+    other."""
     if board.dispatch_ns is None:
         return Cost(0.0, "assumed", "ops start on their inputs")
     ns = board.dispatch_ns.traced if traced else board.dispatch_ns.untraced
@@ -170,9 +150,10 @@ def dispatch_ns(board: Descriptor, *, traced: bool = True) -> Cost:
 
 
 def host_turn_ns(board: Descriptor, *, cards: int = 1) -> Cost:
-    """ns of the host's own work between a run and the next: results out, the next inputs made and put in. One
-    host serves ``cards`` that work side by side one after another. In stack buda what a published loop took
-    beyond its arithmetic (weights/links.json says which); in stack ttnn 0: no figure tells it apart."""
+    """ns of the host's own work between two runs: the host takes results out, makes the next inputs and puts
+    them in. One host serves ``cards`` boards one after another; the boards work in parallel. In stack buda
+    the result is the time that a published loop (named in weights/links.json) took beyond its arithmetic; in
+    stack ttnn the result is 0, because no published figure separates this time."""
     if board.stack != "buda":
         return Cost(0.0, "assumed", "not known")
     turn = load("links")["host_turn"]["buda"]

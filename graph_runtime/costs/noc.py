@@ -1,4 +1,4 @@
-"""The network on chip: one initiator's transactions, multicasts, and whole reshards with contention on
+"""The network on chip: transactions of one initiator, multicasts, and whole reshards with contention on
 links."""
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ from .rates import FITTED, BoardRates
 from .types import Cost
 from .weights_file import load
 
-__all__ = ["loads", "multicast_cycles", "noc_cycles", "reshard", "reshard_cycles", "unicast"]
-
-# NoC coordinates of Wormhole: columns and rows of Tensix tiles, and the DRAM tile of each channel
+# NoC coordinates of Wormhole: columns and rows that have Tensix tiles, and the DRAM tile of each channel
 COLUMNS, ROWS = (1, 2, 3, 4, 6, 7, 8, 9), (1, 2, 3, 4, 5, 7, 8, 9, 10, 11)
 DRAM = ((0, 1), (0, 11), (0, 5), (0, 7), (5, 1), (5, 11), (5, 2), (5, 9), (5, 8), (5, 3), (5, 5), (5, 7))
 WIDTH, HEIGHT = 10, 12
-_MOST_GROUPS = 1024  # of pages that travel as one in the count of loads
+_MOST_GROUPS = 1024  # most pages, or groups of pages that travel together, for which loads are counted
 Node = tuple[int, int]
-Shards = tuple[str, tuple[int, int]]  # kind of a Shard, grid (rows, columns)
+Shards = tuple[str, tuple[int, int]]  # (kind of a Shard, (rows, columns) of its grid of cores)
 
 
 def unicast(w: Mapping[str, float], x: Mapping[str, Any]) -> Any:
-    """Latency of n transactions of ``b`` bytes: the first arrives after ``latency`` and its bytes, each
-    further one after ``gap`` or its bytes. Arrays or numbers."""
+    """Latency of n transactions of ``b`` bytes. The first arrives after ``latency`` and the time of its
+    bytes, each further one after ``gap`` or the time of its bytes, whichever is longer. Arguments are arrays
+    or numbers."""
     wire = x["b"] / w["bandwidth"]
     return w["latency"] + wire + (x["n"] - 1) * np.maximum(w["gap"], wire)
 
@@ -45,15 +44,17 @@ def noc_cycles(
     same_axis: bool = False,
     rates: BoardRates = FITTED,
 ) -> Cost:
-    """Cycles until ``transactions`` of ``nbytes`` each have arrived, one initiating core, no contention.
+    """Cycles until ``transactions`` of ``nbytes`` each have arrived, from one initiating core, without
+    contention.
 
     ``direction`` "read" | "write" as the initiator sees it; ``memory`` "l1" of another core or "dram"
-    (interleaved); ``same_axis``: both ends in one row or column; ``rates``: of the board. Raises PlanError
-    for an unknown architecture.
+    (interleaved); ``same_axis``: whether both ends are in one row or column; ``rates``: rates of the board.
+    Raises PlanError for an unknown architecture.
     """
     table = load("noc")["unicast"]
     axis = "same" if same_axis else "diff"
-    # a case that was not measured takes the numbers of its nearest: the other axis, then Wormhole
+    # an unmeasured case uses the numbers of a measured case: first of ends in different rows and columns,
+    # then of Wormhole
     tries = ((arch, axis), (arch, "diff"), ("wormhole_b0", "diff"))
     keys = [f"{a}/{direction}/{memory}/{ends}" for a, ends in tries]
     if arch not in ARCHES:
@@ -67,17 +68,14 @@ def noc_cycles(
 
 
 def multicast_cycles(arch: str, nbytes: int, *, linked: bool = True) -> Cost:
-    """Cycles to send ``nbytes`` from one core to a rectangle of cores; ``linked`` multicasts keep their
-    path."""
+    """Cycles to send ``nbytes`` from one core to a rectangle of cores; ``linked``: whether multicasts reuse
+    the path of the one before."""
     if arch == "grayskull":
         return Cost(nbytes / 16, "assumed", "half of a 32 B link, as Buda's balancer")
     rates = load("noc")["multicast"][arch]
     name = "linked" if linked else "single"
     latency = load("noc")["unicast"][f"{arch}/write/l1/diff"]["weights"]["latency"]
     return Cost(latency + nbytes / rates[name], "fitted", f"{arch} multicast at {rates[name]} B/cycle")
-
-
-# ---------------------------------------------------------------- reshards
 
 
 def reshard_cycles(
@@ -88,11 +86,11 @@ def reshard_cycles(
     page_bytes: int,
     rates: BoardRates = FITTED,
 ) -> Cost:
-    """Cycles from the first to the last event of a kernel in which each core of ``target`` reads its pages
-    of a tensor of ``shape`` (rows, columns) pages, from the shards of ``source`` or from interleaved DRAM
-    (None). Wormhole.
+    """Cycles from the first to the last event of a kernel in which each core of ``target`` reads its pages of
+    a tensor of ``shape`` (rows, columns) pages, from the shards of ``source`` or, if None, from interleaved
+    DRAM. Wormhole.
 
-    Readers of shards use both NoCs, half of the pages each; readers of DRAM one.
+    Readers of shards use both NoCs, for half of the pages each; readers of DRAM use one.
     """
     name = "dram" if source is None else "l1"
     x = dict(zip(("link", "sent", "received"), _loads(source, target, _coarse(shape)), strict=True))
@@ -103,7 +101,8 @@ def reshard_cycles(
 
 
 def reshard(w: Mapping[str, float], x: Mapping[str, Any]) -> Any:
-    """``x``: bytes on the busiest link, from the busiest sender, to the busiest receiver."""
+    """Cycles of a reshard. ``x`` has link (bytes on the busiest link), sent (bytes from the busiest sender)
+    and received (bytes to the busiest receiver)."""
     busy = (x[part] / w[part] for part in ("link", "sent", "received"))
     return w["start"] + pnorm(1 + w["overlap"], *busy)
 
@@ -113,8 +112,8 @@ def _most(counts: Counter[Any]) -> int:
 
 
 def loads(source: Shards | None, target: Shards, shape: tuple[int, int]) -> tuple[float, float, float]:
-    """Shares of all bytes: on the busiest link, from the busiest sender, to the busiest receiver (of one
-    NoC)."""
+    """The shares of all bytes that pass the busiest link, leave the busiest sender and reach the busiest
+    receiver; each NoC is counted apart."""
     wanted: dict[Node, list[Node]] = defaultdict(list)
     for row in range(shape[0]):
         for column in range(shape[1]):
@@ -139,7 +138,8 @@ _loads = lru_cache(maxsize=4096)(loads)
 
 
 def _coarse(shape: tuple[int, int]) -> tuple[int, int]:
-    """The shape with at most _MOST_GROUPS pages: shares hardly change when neighbours travel together."""
+    """The shape reduced to at most _MOST_GROUPS pages: neighbouring pages then travel together, which hardly
+    changes the results of loads()."""
     rows, columns = shape
     while rows * columns > _MOST_GROUPS:
         rows, columns = (-(-rows // 2), columns) if rows >= columns else (rows, -(-columns // 2))
@@ -160,7 +160,8 @@ def _owner(shards: Shards, row: int, column: int, shape: tuple[int, int]) -> Nod
 
 
 def _route(noc: int, start: Node, end: Node) -> Iterable[tuple[int, str, int, int]]:
-    """Links of the torus: NoC 0 goes right, then down; NoC 1 up, then left."""
+    """Links of the torus on the way from ``start`` to ``end``: NoC 0 goes right, then down; NoC 1 goes up,
+    then left."""
     x, y = start
     if noc == 0:
         while x != end[0]:

@@ -1,7 +1,7 @@
 """Cycles of one op on one Tensix core: the entry point of balancer and simulator.
 
-An op whose sweep was measured on an architecture in a format goes by the formula fitted to it
-(weights/core.json); any other by Buda's published weights (buda.py).
+If an op was measured on an architecture in a format, its cycles come from the formula fitted to these
+measurements (weights/core.json); else from Buda's published weights (buda.py).
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from .formulas import FORMULAS
 from .types import Cost
 from .weights_file import load
 
-__all__ = ["attributes_of", "columns_of", "key_of", "op_cycles", "tile_cycles"]
-
 # ops on the matrix unit, whose time depends on the fidelity
 _BY_FIDELITY = ("matmul", "matmul_sparse", "depthwise", "multiply")
-# nothing was measured on Blackhole; its Tensix is Wormhole's successor and Buda's weights are Wormhole's too
+# Blackhole was not measured; its Tensix core is the successor of Wormhole's, and Buda's weights for both are
+# the same
 _STANDS_FOR = {"blackhole": "wormhole_b0"}
-_RICHEST = "wormhole_b0"  # has every op; stands for an architecture that lacks one
+_RICHEST = "wormhole_b0"  # its weights have every op: it stands for architectures that lack one
 
 
 @lru_cache(maxsize=1 << 16)
@@ -47,13 +46,13 @@ def op_cycles(
     dim: str | None = None,
     nonzero: NonZero | None = None,
 ) -> Cost:
-    """Cycles that one core takes for one input of an op of TT-Buda's ("matmul", "matmul_sparse", "depthwise",
-    "exp", "add", "nop", "reduce", "splice", ...) on arch ("grayskull", "wormhole_b0", "blackhole").
+    """Cycles of one core for one input of a TT-Buda op ("matmul", "matmul_sparse", "depthwise", "exp", "add",
+    "nop", "reduce", "splice", ...) on arch ("grayskull", "wormhole_b0", "blackhole").
 
-    Blocking as Buda has it: ``t`` blocks streamed, ``mblock`` (rows, columns) in ublocks, ``ublock`` (rows,
-    columns) in tiles, K = ``m_k`` * ``u_kt`` tiles. ``formats``: of the inputs, then the output, by names of
-    dtypes.FORMATS. ``vector_mode`` "r" or "c": of each tile only the first rows or columns are computed.
-    ``dim``: of a reduce, "r" or "c". ``nonzero``: of a sparse matmul.
+    Blocking is as in Buda: ``t`` blocks are streamed, ``mblock`` is (rows, columns) in ublocks, ``ublock`` is
+    (rows, columns) in tiles, K is ``m_k`` * ``u_kt`` tiles. ``formats``: formats of the inputs, then of the
+    output, named as in dtypes.FORMATS. ``vector_mode``: "r" or "c" if only the first rows or columns of each
+    tile are computed. ``dim``: dimension of a reduce, "r" or "c". ``nonzero``: the counts of a sparse matmul.
 
     Cost.cycles is in device cycles. Raises PlanError for an unknown op, architecture or fidelity.
     """
@@ -68,8 +67,8 @@ def op_cycles(
 
 
 def tile_cycles(op: str, arch: str, formats: tuple[str, ...], fidelity: str = "HiFi4") -> Cost:
-    """Cycles of a core for each tile at an op's usual pace: the start and the handshakes of ublocks spread
-    over many tiles."""
+    """Cycles of a core per tile of an op that runs on so many tiles that its start and the handshakes of
+    ublocks hardly count."""
     dim = "r" if op == "reduce" else None
     block = op_cycles(op, arch, mblock=(4, 4), ublock=(2, 4), formats=formats, fidelity=fidelity, dim=dim)
     return Cost(block.cycles / 128, block.basis, block.note)
@@ -77,7 +76,8 @@ def tile_cycles(op: str, arch: str, formats: tuple[str, ...], fidelity: str = "H
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """What an op goes by: a formula with fitted weights, or (weights None) Buda's own for ``arch``."""
+    """Model of an op: a formula with fitted weights, or, if weights are None, Buda's own model for
+    ``arch``."""
 
     arch: str
     phases: int
@@ -99,8 +99,7 @@ def _choose(
     vector_mode: str,
     dim: str | None,
 ) -> _Choice:
-    """A balancer asks for thousands of blockings of one op: what does not depend on them is looked up
-    once."""
+    """The model of an op, cached, because a balancer asks for thousands of blockings of one op."""
     phases, instead = buda.phases(fidelity), arch
     if op not in buda.known_ops(arch) and op in buda.known_ops(_RICHEST):
         instead = _RICHEST
@@ -137,18 +136,9 @@ def columns_of(
     nonzero: NonZero | None = None,
     phases: int = 4,
 ) -> dict[str, float]:
-    """The blocking by the names that formulas.py has for it."""
-    x: dict[str, float] = {
-        "t": t,
-        "mm": mblock[0],
-        "mn": mblock[1],
-        "rt": ublock[0],
-        "ct": ublock[1],
-        "mk": m_k,
-        "uk": u_kt,
-        "z": z,
-        "f": phases,
-    }
+    """The blocking under the names that formulas.py uses."""
+    (mm, mn), (rt, ct) = mblock, ublock
+    x: dict[str, float] = dict(t=t, mm=mm, mn=mn, rt=rt, ct=ct, mk=m_k, uk=u_kt, z=z, f=phases)
     if nonzero is not None:
         x |= {"nt": nonzero.tiles, "nu": nonzero.ublocks, "ns": nonzero.strips}
     return x
@@ -164,7 +154,8 @@ def key_of(
     dim: str | None = None,
     **others: Any,
 ) -> str:
-    """The name of a fit within an op: class of formats, then what else tells sweeps apart ("fp16/l1_acc")."""
+    """The name of a fit within an op: the class of its formats, then the attributes that distinguish
+    measurements, as in "fp16/l1_acc"."""
     parts = [class_of(formats[-1] if op in ("matmul", "matmul_sparse") else formats[0])]
     parts += [
         word
@@ -180,7 +171,7 @@ def key_of(
 
 
 def class_of(name: str) -> str:
-    """The class of formats that fits speak of."""
+    """The class of formats to which a format belongs, in the words of the fits' names."""
     return FORMATS[name].fit if name in FORMATS else name
 
 
@@ -192,8 +183,8 @@ def attributes_of(
     vector_mode: str = "rc",
     dim: str | None = None,
 ) -> frozenset[str]:
-    """The attributes that Buda's weights are keyed by."""
-    # int32 names the result of a matmul, the operand of an elementwise op
+    """The attributes of an op that select Buda's weights."""
+    # int32 is the result of a matmul, but the operand of an elementwise op
     integer = formats[-1] if op == "matmul" else formats[0]
     has = {
         "df_bfp": class_of(formats[0]) == "bfp",

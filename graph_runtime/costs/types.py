@@ -1,20 +1,19 @@
-"""What a cost is: an amount, and its basis (measured, fitted, ...)."""
+"""Cost: an amount, and its basis (measured, fitted, ...)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["BASES", "Cost", "worst"]
-
-# from the firmest ground to the weakest
+# bases, most reliable first
 BASES = ("measured", "fitted", "extrapolated", "assumed")
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """``cycles``: device cycles, or ns where the function that made it says so. ``basis`` is one of BASES:
-    measured (a published measurement itself), fitted (a formula fitted to measurements of this case),
-    extrapolated (a formula carried beyond what it was fitted to) or assumed. ``note`` says which formula."""
+    """An amount and its basis. ``cycles``: device cycles, or ns (or another unit) if the docstring of the
+    function that returns the Cost says so. ``basis`` is one of BASES: measured (a published measurement),
+    fitted (from a formula fitted to measurements of this case), extrapolated (from a formula used outside the
+    range of its measurements) or assumed. ``note`` names the formula."""
 
     cycles: float
     basis: str
@@ -22,5 +21,5 @@ class Cost:
 
 
 def worst(*bases: str) -> str:
-    """The weakest of several bases: the basis of a sum of such costs."""
+    """The least reliable of several bases, which is the basis of a sum of such costs."""
     return max(bases, key=BASES.index)

@@ -1,4 +1,4 @@
-"""Reads the packaged weights, each file once."""
+"""Reader of the packaged weights; each file is read once."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 
 import orjson
 
-from ..base.packaged import data_folder
-
-__all__ = ["load"]
+from ..base.files.mapped import data_folder
 
 
 @cache

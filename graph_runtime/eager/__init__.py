@@ -3,11 +3,12 @@
     from graph_runtime import eager
     x = eager.array(values, "tt:0")
     y = eager.matmul(x, w) + 1.0           # kernels on tt:0, chained there
-    z = np.spacing(y)                      # no kernel: done on the host, placed back, counted
+    z = np.spacing(y)                      # no kernel: computed by the host, placed back, counted
     for fallback in eager.fallbacks():
         print(fallback)
 
-Each op is selected once for its specs (type, device, layout) and kept; see docs/eager.md for what runs where.
+Each op is selected once for its specs (type, device, layout) and kept; docs/eager.md tells which functions
+run where.
 """
 
 from __future__ import annotations
@@ -143,7 +144,8 @@ globals().update(ELEMENTWISE)
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> NumpyLike:
-        """A function of ELEMENTWISE, which is filled from the op table."""
+        """A function of ELEMENTWISE. These are made from the op table, so the module does not define them by
+        name."""
 
 else:
 

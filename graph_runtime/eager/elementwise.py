@@ -1,4 +1,4 @@
-"""Elementwise functions of numpy that are an op each: made from the op table, by its names in numpy."""
+"""Elementwise functions of numpy that are one op each, made from the op table under their numpy names."""
 
 from __future__ import annotations
 
@@ -13,17 +13,23 @@ from ..ir.ops import Op, all_ops
 from ..run.single.apply import Refused, apply
 from ..run.single.elementwise import binary
 from ..run.single.fallback import NumpyLike, device_first, only
-from ..run.single.operands import device_of, dtype_key, dtype_name, on_device, tensor, together
-from ..run.single.promotion import common, floating
+from ..run.single.operands import (
+    common,
+    device_of,
+    dtype_key,
+    dtype_name,
+    floating,
+    on_device,
+    tensor,
+    together,
+)
 from ..run.tensors.tensor import Tensor
-
-__all__ = ["ELEMENTWISE"]
 
 Function = Callable[..., Any]
 
 
 def _function(op: Op, host: Any) -> NumpyLike:
-    """numpy's ``host`` by an op of one or two inputs."""
+    """numpy's function ``host``, computed by an op of one or two inputs."""
     dtypes = op.bodies["cpu"].dtypes
     if dtypes == ("bool",):
         return device_first(host, op.doc)(_logical(op.name))
@@ -36,7 +42,7 @@ def _function(op: Op, host: Any) -> NumpyLike:
 
 
 def _promoted(op: str) -> Function:
-    """Of floats; integers are computed as floats."""
+    """A function whose result is float; integers are first converted to floats."""
 
     def body(x: Tensor, *, dtype: Any = None, **more: Any) -> Tensor:
         only(more)
@@ -48,7 +54,7 @@ def _promoted(op: str) -> Function:
 
 
 def _plain(op: str) -> Function:
-    """In the dtype of x; of others than the op has, the result is numpy's own."""
+    """A function computed in the dtype of x; if the op does not take that dtype, numpy computes it."""
 
     def body(x: Tensor, **more: Any) -> Tensor:
         only(more)
@@ -58,7 +64,7 @@ def _plain(op: str) -> Function:
 
 
 def _logical(op: str) -> Function:
-    """Logic of values, which are true where they are not 0."""
+    """A logical function, for which all values except 0 are true."""
 
     def body(*operands: Any, **more: Any) -> Tensor:
         only(more)
@@ -69,7 +75,7 @@ def _logical(op: str) -> Function:
 
 
 def _compared(op: str) -> Function:
-    """A comparison. Integers that share no integer dtype are numpy's, which compares them exactly."""
+    """A comparison. If integers have no common integer dtype, numpy compares them, which is exact."""
 
     def body(a: Any, b: Any, **more: Any) -> Tensor:
         only(more)
@@ -87,7 +93,7 @@ def _compared(op: str) -> Function:
     return body
 
 
-# by numpy's name
+# {numpy's name: function}
 ELEMENTWISE: dict[str, NumpyLike] = {
     name: _function(op, getattr(np, name)) for op in all_ops().values() for name in op.numpy
 }

@@ -1,5 +1,5 @@
-"""x[...] and x[...] = value: slices and integers on the device, one
-array of indices too; all else is numpy's."""
+"""x[...] and x[...] = value. Indexing by slices and integers, or by one array of integers, runs on the
+device; numpy does all other indexing."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ from ..run.single.operands import on_device, tensor
 from ..run.tensors.tensor import Tensor
 from .movement import reshape, take
 
-__all__ = ["getitem", "setitem"]
-
-_FIRST = -(2**63)  # an end before the first element: ONNX has no other word for it
+_FIRST = -(2**63)  # stands for an end before the first element; ONNX would count an end of -1 from the back
 
 
 @dataclass(frozen=True, slots=True)
 class BasicIndex:
-    """A basic index: ``attrs`` of the slice, ``counts`` its size in each dimension of the tensor,
-    ``shape`` of the result: without the dimensions that integers index, with those that None
-    adds. ``whole``: nothing is left out."""
+    """An index of integers, slices and None. ``attrs``: attributes of the slice op; ``counts``: the slice's
+    size in each dimension of the tensor; ``shape``: shape of the result, without the dimensions that an
+    integer indexes and with a dimension for each None; ``whole``: whether the index selects every element."""
 
     attrs: tuple[tuple[str, tuple[int, ...]], ...]
     counts: tuple[int, ...]
@@ -36,7 +34,7 @@ class BasicIndex:
 
 @device_first(operator.getitem)
 def getitem(x: Tensor, index: Any) -> Tensor:
-    """x[index], a value of its own. An index out of range is an IndexError."""
+    """The elements x[index], as a new value. Raises IndexError for an index out of range."""
     at = _one_array(index, len(tensor(x).shape))
     if at is not None:
         axis, indices = at
@@ -47,7 +45,7 @@ def getitem(x: Tensor, index: Any) -> Tensor:
 
 
 def setitem(x: Tensor, index: Any, value: Any) -> None:
-    """x[index] = value: the handle has the new value from now on."""
+    """Set x[index] = value: from now on the handle has the new value."""
     try:
         region = _region(x, index)
         if 0 in region.counts:
@@ -66,7 +64,7 @@ def _set(array: np.ndarray, index: Any, value: Any) -> np.ndarray:
 
 
 def _update(x: Tensor, region: BasicIndex, value: Any) -> Tensor:
-    """The value as a tensor of the region's counts."""
+    """The assigned value as a tensor of the region's shape."""
     if isinstance(value, Tensor):
         if tuple(value.shape) != region.shape:
             raise Refused("the value must be broadcast")
@@ -84,7 +82,8 @@ def _update(x: Tensor, region: BasicIndex, value: Any) -> Tensor:
 
 
 def _one_array(index: Any, ndim: int) -> tuple[int, Any] | None:
-    """(axis, indices) of an index that is one array of integers among full slices."""
+    """(axis, indices) of an index that consists of one array of integers and full slices; None for any other
+    index."""
     items = index if isinstance(index, tuple) else (index,)
     arrays = [i for i, item in enumerate(items) if isinstance(item, (list, np.ndarray, Tensor))]
     if len(arrays) != 1 or not ndim:
@@ -103,7 +102,8 @@ def _one_array(index: Any, ndim: int) -> tuple[int, Any] | None:
 
 
 def _region(x: Tensor, index: Any) -> BasicIndex:
-    """Raises Refused for what is no basic index of x, and for what is out of range: numpy says why."""
+    """The BasicIndex of an index into x. Raises Refused for an index with other items, and for an index out
+    of range, for which numpy then raises the error."""
     items = list(index) if isinstance(index, tuple) else [index]
     if any(
         not isinstance(i, (int, np.integer, slice, type(None), type(Ellipsis))) or isinstance(i, bool)

@@ -1,4 +1,4 @@
-"""Shape and movement: the same elements in another shape or order."""
+"""Shape and movement: functions that return the same elements in another shape or order."""
 
 from __future__ import annotations
 
@@ -17,37 +17,20 @@ from ..run.single.upload import push
 from ..run.tensors.spec import default_spec
 from ..run.tensors.tensor import Tensor
 
-__all__ = [
-    "broadcast_to",
-    "concatenate",
-    "expand_dims",
-    "flip",
-    "moveaxis",
-    "pad",
-    "ravel",
-    "reshape",
-    "squeeze",
-    "stack",
-    "swapaxes",
-    "take",
-    "tile",
-    "transpose",
-]
-
 Axis = int | Sequence[int] | None
 
 
 @device_first(np.reshape)
 def reshape(a: Tensor, shape: int | Sequence[int], order: str = "C", **more: Any) -> Tensor:
-    """The same elements in another shape, one dimension may be -1. No bytes move where the device's layout
-    allows; then both handles show one memory."""
+    """The same elements in another shape, in which one dimension may be -1. If the device's layout allows it,
+    no bytes move and both handles share the memory."""
     only(more)
     if order != "C":
         raise Refused(f"order={order!r} has no kernel")
     wanted = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     size = tensor(a).type.size
     if any(not isinstance(n, (int, np.integer)) or n < -1 for n in wanted) or wanted.count(-1) > 1:
-        raise Refused(f"shape {wanted} cannot be")
+        raise Refused(f"shape {wanted} is not possible")
     known = math.prod(n for n in wanted if n != -1)
     if (-1 in wanted and (not known or size % known)) or (-1 not in wanted and known != size):
         raise Refused(f"{a.type} has {size} elements")
@@ -61,14 +44,14 @@ def reshape(a: Tensor, shape: int | Sequence[int], order: str = "C", **more: Any
 
 @device_first(np.ravel)
 def ravel(a: Tensor, order: str = "C", **more: Any) -> Tensor:
-    """One dimension."""
+    """The elements in one dimension."""
     only(more)
     return reshape.body(a, (-1,), order)
 
 
 @device_first(np.squeeze)
 def squeeze(a: Tensor, axis: Axis = None, **more: Any) -> Tensor:
-    """Without the dimensions of size 1, or those of ``axis``."""
+    """The tensor without its dimensions of size 1, or only without the dimensions ``axis``."""
     only(more)
     axes = None if axis is None else axes_of(axis, len(tensor(a).shape))
     return apply("squeeze", (("axes", axes),), tensor(a))
@@ -76,7 +59,7 @@ def squeeze(a: Tensor, axis: Axis = None, **more: Any) -> Tensor:
 
 @device_first(np.expand_dims)
 def expand_dims(a: Tensor, axis: int | Sequence[int], **more: Any) -> Tensor:
-    """With new dimensions of size 1 at ``axis`` of the result."""
+    """The tensor with new dimensions of size 1 at ``axis`` of the result."""
     only(more)
     count = len(axis) if isinstance(axis, (tuple, list)) else 1
     return apply("unsqueeze", (("axes", axes_of(axis, len(tensor(a).shape) + count)),), a)
@@ -84,7 +67,7 @@ def expand_dims(a: Tensor, axis: int | Sequence[int], **more: Any) -> Tensor:
 
 @device_first(np.transpose)
 def transpose(a: Tensor, axes: Sequence[int] | None = None, **more: Any) -> Tensor:
-    """The dimensions permuted, by default reversed."""
+    """The tensor with its dimensions permuted, by default reversed."""
     only(more)
     ndim = len(tensor(a).shape)
     perm = tuple(range(ndim))[::-1] if axes is None else axes_of(tuple(axes), ndim)
@@ -95,7 +78,7 @@ def transpose(a: Tensor, axes: Sequence[int] | None = None, **more: Any) -> Tens
 
 @device_first(np.swapaxes)
 def swapaxes(a: Tensor, axis1: int, axis2: int) -> Tensor:
-    """Two dimensions swapped."""
+    """The tensor with two dimensions swapped."""
     order = list(range(len(tensor(a).shape)))
     (i,), (j,) = axes_of(axis1, len(order)), axes_of(axis2, len(order))
     order[i], order[j] = j, i
@@ -104,7 +87,7 @@ def swapaxes(a: Tensor, axis1: int, axis2: int) -> Tensor:
 
 @device_first(np.moveaxis)
 def moveaxis(a: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """Dimensions moved to other positions, the others in their order."""
+    """The tensor with some dimensions moved to other positions; the others keep their order."""
     ndim = len(tensor(a).shape)
     of, to = axes_of(source, ndim), axes_of(destination, ndim)
     if len(of) != len(to):
@@ -117,7 +100,7 @@ def moveaxis(a: Tensor, source: int | Sequence[int], destination: int | Sequence
 
 @device_first(np.flip)
 def flip(m: Tensor, axis: Axis = None) -> Tensor:
-    """The order of elements reversed along axes, by default all."""
+    """The tensor with its elements reversed along the given axes, by default along all."""
     ndim = len(tensor(m).shape)
     axes = tuple(range(ndim)) if axis is None else axes_of(axis, ndim)
     if not axes or not m.type.size:
@@ -132,7 +115,7 @@ def flip(m: Tensor, axis: Axis = None) -> Tensor:
 
 @device_first(np.concatenate)
 def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, dtype: Any = None, **more: Any) -> Tensor:
-    """Tensors one after another along an axis; None: flattened first."""
+    """The tensors one after another along an axis; for an axis of None they are flattened first."""
     only(more | {"dtype": dtype})
     parts = together("concatenate", *_several(arrays))
     if axis is None:
@@ -144,7 +127,7 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, dtype: Any = Non
 
 @device_first(np.stack)
 def stack(arrays: Sequence[Any], axis: int = 0, **more: Any) -> Tensor:
-    """Tensors of one shape along a new axis."""
+    """The tensors, which have the same shape, along a new axis."""
     only(more)
     parts = together("stack", *_several(arrays))
     if any(part.shape != parts[0].shape for part in parts):
@@ -156,8 +139,8 @@ def stack(arrays: Sequence[Any], axis: int = 0, **more: Any) -> Tensor:
 
 @device_first(np.take)
 def take(a: Tensor, indices: Any, axis: int | None = None, *, mode: str = "raise", **more: Any) -> Tensor:
-    """Elements at indices along an axis; None: of the flattened tensor. An index out of range is an
-    IndexError."""
+    """The elements at ``indices`` along an axis; for an axis of None, of the flattened tensor. Raises
+    IndexError for an index out of range."""
     only(more)
     if mode != "raise":
         raise Refused(f"mode={mode!r} has no kernel")
@@ -169,7 +152,7 @@ def take(a: Tensor, indices: Any, axis: int | None = None, *, mode: str = "raise
 
 
 def _indices(a: Tensor, indices: Any, count: int) -> Tensor:
-    """Indices as the device's index dtype; those of the host are looked at before they are sent."""
+    """Indices in the device's index dtype; indices from the host are checked before they are sent."""
     if isinstance(indices, Tensor):
         return indices
     array = np.asarray(indices)
@@ -188,7 +171,8 @@ def _several(arrays: Any) -> Sequence[Any]:
 
 @device_first(np.broadcast_to)
 def broadcast_to(array: Tensor, shape: int | Sequence[int], **more: Any) -> Tensor:
-    """The tensor, its dimensions of size 1 repeated; a value of its own, where numpy's is a view."""
+    """The tensor with dimensions of size 1 repeated to a shape; the result is a copy, where numpy returns a
+    view."""
     only(more)
     return apply("broadcast_to", (("shape", _whole(shape)),), tensor(array))
 
@@ -206,20 +190,21 @@ def tile(a: Tensor, reps: int | Sequence[int]) -> Tensor:
 def pad(
     array: Tensor, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0, **more: Any
 ) -> Tensor:
-    """More elements around a tensor: mode constant (one value), edge, reflect or wrap."""
+    """The tensor with elements added around it: mode constant (one value), edge, reflect or wrap."""
     only(more)
     if mode not in ("constant", "edge", "reflect", "wrap") or not isinstance(constant_values, (int, float)):
         raise Refused("this kind of padding has no kernel")
     widths = np.asarray(pad_width)
     if widths.dtype.kind not in "iu" or (widths < 0).any():
-        raise Refused("pad_width is no width")
+        raise Refused("pad_width is invalid")
     before, after = np.broadcast_to(widths, (len(tensor(array).shape), 2)).T.tolist()
     attrs = (("mode", mode), ("pads", (*before, *after)), ("value", float(constant_values)))
     return apply("pad", attrs, array)
 
 
 def _whole(numbers: int | Sequence[int]) -> tuple[int, ...]:
-    """Integers as a tuple. Raises Refused for what numpy would not take either."""
+    """Numbers as a tuple of integers. Raises Refused for values that are not integers, for which numpy raises
+    the error."""
     given = tuple(numbers) if isinstance(numbers, (tuple, list)) else (numbers,)
     if not all(isinstance(n, (int, np.integer)) and n >= 0 for n in given):
         raise Refused(f"{numbers} are no sizes")

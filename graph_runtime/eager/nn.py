@@ -1,4 +1,5 @@
-"""Layers: ops of the registry that numpy has no name for. Attributes as in docs/ops.md."""
+"""Layers: ops of the registry that numpy has no function for. Their attributes are described in
+docs/ops.md."""
 
 from __future__ import annotations
 
@@ -7,8 +8,6 @@ from typing import Any
 from ..run.tensors.tensor import Tensor
 from .routines import call
 
-__all__ = ["avg_pool2d", "conv2d", "dense", "gelu", "layer_norm", "max_pool2d", "relu", "sigmoid", "softmax"]
-
 
 def relu(x: Tensor) -> Tensor:
     """max(x, 0)"""
@@ -16,7 +15,7 @@ def relu(x: Tensor) -> Tensor:
 
 
 def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
-    """The Gaussian error linear unit, by erf or, ``approximate="tanh"``, by tanh."""
+    """The Gaussian error linear unit, computed by erf, or by tanh with ``approximate="tanh"``."""
     return call("gelu", x, approximate=approximate)
 
 
@@ -31,7 +30,7 @@ def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
 
 
 def layer_norm(x: Tensor, scale: Any, bias: Any, *, axis: int = -1, epsilon: float = 1e-5) -> Tensor:
-    """The dimensions from ``axis`` on normalised, scaled and shifted."""
+    """x normalised over the dimensions from ``axis`` on, then multiplied by ``scale``, plus ``bias``."""
     return call("layer_norm", x, scale, bias, axis=axis, epsilon=epsilon)
 
 
@@ -41,15 +40,15 @@ def dense(x: Tensor, weight: Any, bias: Any = None) -> Tensor:
 
 
 def conv2d(x: Tensor, weight: Any, bias: Any = None, **attrs: Any) -> Tensor:
-    """2-d convolution, NCHW and OIHW: strides, pads, dilations, group."""
+    """2-d convolution of NCHW images by OIHW weights. Attributes: strides, pads, dilations, group."""
     return call("conv2d", x, weight, **attrs) if bias is None else call("conv2d", x, weight, bias, **attrs)
 
 
 def max_pool2d(x: Tensor, **attrs: Any) -> Tensor:
-    """The greatest element of each window: kernel_shape, strides, pads, ceil_mode."""
+    """The greatest element of each window. Attributes: kernel_shape, strides, pads, ceil_mode."""
     return call("max_pool2d", x, **attrs)
 
 
 def avg_pool2d(x: Tensor, **attrs: Any) -> Tensor:
-    """The mean of each window: kernel_shape, strides, pads, ceil_mode, count_include_pad."""
+    """The mean of each window. Attributes: kernel_shape, strides, pads, ceil_mode, count_include_pad."""
     return call("avg_pool2d", x, **attrs)

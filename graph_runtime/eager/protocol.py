@@ -1,5 +1,5 @@
-"""numpy's protocol and Python's operators for Tensor: everything stays on its device where a kernel can do
-it. ``attach`` puts the methods into operators.Operators."""
+"""numpy's array protocol and Python's operators for Tensor. A result is computed and stays on the operands'
+device if a kernel can compute it there. ``attach`` puts the methods into operators.Operators."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from ..run.single.host import on_host, tensors_in, to_host
 from ..run.tensors.operators import METHODS, PROPERTIES
 from ..run.tensors.tensor import Tensor
 from . import arithmetic, indexing, movement, reduction, routines
-from .ufuncs import UFUNCS
-
-__all__ = ["attach", "host_function"]
+from .routines import UFUNCS
 
 _REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
     np.add: reduction.sum,
@@ -30,7 +28,7 @@ _REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
 def array_ufunc(
     self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **kwargs: Any
 ) -> Any:
-    """Ufuncs stay on the device: by a kernel, or on the host with the result placed back."""
+    """The result of a ufunc, on the device: computed by a kernel, or by the host and then placed back."""
     if any(_is_foreign(value) for value in inputs):
         return NotImplemented
     if isinstance(out, tuple) and len(out) == 1:
@@ -59,7 +57,7 @@ def _is_foreign(value: Any) -> bool:
 def _host_ufunc(
     name: str, function: Callable[..., Any], inputs: tuple[Any, ...], kwargs: dict[str, Any], out: Any
 ) -> Any:
-    if not tensors_in((*inputs, *kwargs.values())):  # only out= is a tensor
+    if not tensors_in((*inputs, *kwargs.values())):  # the only tensor is the one given as out=
         made = function(*inputs, **kwargs)
     else:
         made = on_host(name, function, inputs, kwargs, f"no device has a kernel for {name}")
@@ -82,7 +80,8 @@ def _reduce(
 
 
 def _at(ufunc: np.ufunc, array: Any, *rest: Any) -> None:
-    """ufunc.at writes to its first argument; where that is an array, only the others are fetched."""
+    """Run ufunc.at, which writes to its first argument. If the first argument is an array, only the other
+    arguments are fetched."""
 
     def changed(values: np.ndarray, *operands: Any) -> np.ndarray:
         values = np.array(values)
@@ -100,7 +99,8 @@ def _at(ufunc: np.ufunc, array: Any, *rest: Any) -> None:
 def array_function(
     self: Tensor, function: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """numpy's other functions: on the device where eager has them, else on arrays gathered in one batch."""
+    """The result of a numpy function that is no ufunc: computed on the device if eager has the function, else
+    from arrays that are fetched in one batch."""
     ours = routines.FUNCTIONS.get(function)
     if ours is not None:
         return ours(*args, **kwargs)
@@ -108,7 +108,8 @@ def array_function(
 
 
 def host_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """numpy's function on the values, with numpy's result; a tensor given as out= is written."""
+    """The result of numpy's function, computed on fetched values; if out= is a tensor, the result is written
+    to it."""
     out = kwargs.pop("out", None)
     name = function.__name__
     given, named = to_host(args, tensors_in((*args, *kwargs.values())), kwargs, hidden=f"numpy.{name}")
@@ -120,7 +121,7 @@ def host_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
 
 
 def _binary(ufunc: np.ufunc) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-    """x op y, y op x, x op= y"""
+    """The methods for x op y, y op x and x op= y."""
     function = UFUNCS.get(ufunc) or (
         lambda a, b, out=None: _host_ufunc(ufunc.__name__, ufunc, (a, b), {}, out)
     )
@@ -169,7 +170,7 @@ _OPERATORS = {
     "lshift": np.left_shift,
     "rshift": np.right_shift,
 }
-# by operators, not ufuncs: == of what cannot be compared is False, as numpy's arrays have it
+# with operators instead of ufuncs, == of values that cannot be compared is False, as for numpy's arrays
 _COMPARISONS = {
     "eq": (np.equal, operator.eq),
     "ne": (np.not_equal, operator.ne),
@@ -204,7 +205,8 @@ def _fill(self: Tensor, value: Any) -> None:
 
 
 def _strides(self: Tensor) -> tuple[int, ...]:
-    """Of the values as a C-contiguous array on the host, whatever the device's layout."""
+    """Strides in bytes of the values as a C-contiguous array on the host, which the device's layout does not
+    change."""
     size, made = self.itemsize, []
     for n in reversed(self.shape):
         made.append(size)

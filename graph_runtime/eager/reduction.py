@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,110 +11,80 @@ import numpy as np
 
 from ..base import dtypes
 from ..run.single.apply import Refused, apply
-from ..run.single.fallback import device_first, only
-from ..run.single.operands import axes_of, dtype_name, on_device, tensor, together
-from ..run.single.promotion import common, floating
+from ..run.single.fallback import NumpyLike, device_first, only
+from ..run.single.operands import axes_of, common, dtype_name, floating, on_device, tensor, together
 from ..run.tensors.tensor import Tensor
 from .elementwise import ELEMENTWISE
 from .movement import reshape
-
-__all__ = [
-    "all",
-    "any",
-    "argmax",
-    "argmin",
-    "cumsum",
-    "dot",
-    "matmul",
-    "max",
-    "mean",
-    "min",
-    "prod",
-    "std",
-    "sum",
-    "var",
-]
 
 Axis = int | Sequence[int] | None
 
 
 @device_first(np.sum)
 def sum(a: Tensor, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, **more: Any) -> Tensor:
-    """The sum over axes. Integers are summed in 64 bits as in numpy, which no kernel does: on the host,
-    but for int32 on devices without 64-bit integers."""
+    """The sum over axes. Integers are summed in 64 bits, as in numpy. No kernel does that, so the host sums
+    them, except int32 on devices without 64-bit integers."""
     only(more)
     return _reduce("sum", on_device(a, tensor(a).device, _sum_dtype(a, dtype)), axis, keepdims)
 
 
 @device_first(np.mean)
 def mean(a: Tensor, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, **more: Any) -> Tensor:
-    """The mean over axes; of integers in floats."""
+    """The mean over axes; the mean of integers is a float."""
     only(more)
     device = tensor(a).device
     to = dtype_name(dtype) if dtype is not None else floating(device, a.dtype)
     return _reduce("mean", on_device(a, device, common(device, to)), axis, keepdims)
 
 
-@device_first(np.max)
-def max(a: Tensor, axis: Axis = None, *, keepdims: bool = False, **more: Any) -> Tensor:
-    """The greatest element over axes, NaN where any is."""
-    only(more)
-    return _reduce("max", tensor(a), axis, keepdims)
+def _reducing(host: Any, doc: str, dtype: str | None = None) -> NumpyLike:
+    """numpy's function ``host``, computed by the op of the same name; ``dtype``: the dtype to which the
+    tensor is first converted."""
+
+    def body(a: Tensor, axis: Axis = None, *, keepdims: bool = False, **more: Any) -> Tensor:
+        only(more)
+        x = tensor(a) if dtype is None else on_device(a, tensor(a).device, dtype)
+        return _reduce(body.__name__, x, axis, keepdims)
+
+    return device_first(host, doc)(body)
 
 
-@device_first(np.min)
-def min(a: Tensor, axis: Axis = None, *, keepdims: bool = False, **more: Any) -> Tensor:
-    """The least element over axes, NaN where any is."""
-    only(more)
-    return _reduce("min", tensor(a), axis, keepdims)
+max = _reducing(np.max, "The largest element over axes, NaN if any is.")
+min = _reducing(np.min, "The smallest element over axes, NaN if any is.")
+all = _reducing(np.all, "Whether all elements are true (not 0).", "bool")
+any = _reducing(np.any, "Whether any element is true (not 0).", "bool")
 
 
 @device_first(np.prod)
 def prod(a: Tensor, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, **more: Any) -> Tensor:
-    """The product over axes, of integers in the dtype that sum has."""
+    """The product over axes. The product of integers has the dtype that ``sum`` gives."""
     only(more)
     return _reduce("prod", on_device(a, tensor(a).device, _sum_dtype(a, dtype)), axis, keepdims)
 
 
-@device_first(np.all)
-def all(a: Tensor, axis: Axis = None, *, keepdims: bool = False, **more: Any) -> Tensor:
-    """Whether all elements are true (not 0)."""
-    only(more)
-    return _reduce("all", on_device(a, tensor(a).device, "bool"), axis, keepdims)
+def _placing(host: Any, doc: str) -> NumpyLike:
+    def body(a: Tensor, axis: int | None = None, *, keepdims: bool = False, **more: Any) -> Tensor:
+        only(more)
+        if axis is None and keepdims:
+            raise Refused("keepdims without an axis has no kernel")
+        a, axis = (reshape.body(tensor(a), (-1,)), 0) if axis is None else (tensor(a), axis)
+        (axis,) = axes_of(axis, len(a.shape))
+        index = common(a.device, "int64")  # dtype of indices: int32 on a device without int64
+        attrs = (("axis", axis), ("keepdims", builtins.bool(keepdims)), ("dtype", index))
+        return apply(body.__name__, attrs, a)
+
+    return device_first(host, doc)(body)
 
 
-@device_first(np.any)
-def any(a: Tensor, axis: Axis = None, *, keepdims: bool = False, **more: Any) -> Tensor:
-    """Whether any element is true (not 0)."""
-    only(more)
-    return _reduce("any", on_device(a, tensor(a).device, "bool"), axis, keepdims)
-
-
-@device_first(np.argmax)
-def argmax(a: Tensor, axis: int | None = None, *, keepdims: bool = False, **more: Any) -> Tensor:
-    """Where the greatest element is, the first of several; NaN is the greatest."""
-    return _arg("argmax", a, axis, keepdims, more)
-
-
-@device_first(np.argmin)
-def argmin(a: Tensor, axis: int | None = None, *, keepdims: bool = False, **more: Any) -> Tensor:
-    """Where the least element is, the first of several; NaN is the least."""
-    return _arg("argmin", a, axis, keepdims, more)
-
-
-def _arg(op: str, a: Tensor, axis: int | None, keepdims: bool, more: dict[str, Any]) -> Tensor:
-    only(more)
-    if axis is None and keepdims:
-        raise Refused("keepdims without an axis has no kernel")
-    a, axis = (reshape.body(tensor(a), (-1,)), 0) if axis is None else (tensor(a), axis)
-    (axis,) = axes_of(axis, len(a.shape))
-    index = common(a.device, "int64")  # where a device has none: int32
-    return apply(op, (("axis", axis), ("keepdims", builtins.bool(keepdims)), ("dtype", index)), a)
+argmax = _placing(np.argmax, "The index of the largest element, the first of several; NaN counts as largest.")
+argmin = _placing(
+    np.argmin, "The index of the smallest element, the first of several; NaN counts as smallest."
+)
 
 
 @device_first(np.cumsum)
 def cumsum(a: Tensor, axis: int | None = None, dtype: Any = None, **more: Any) -> Tensor:
-    """The running sum along an axis, of all elements in a row without one."""
+    """The running sum along an axis; for an axis of None, along the flattened tensor."""
     only(more)
     a, axis = (reshape.body(tensor(a), (-1,)), 0) if axis is None else (tensor(a), axis)
     (axis,) = axes_of(axis, len(a.shape))
@@ -124,16 +95,15 @@ def cumsum(a: Tensor, axis: int | None = None, dtype: Any = None, **more: Any) -
 def var(
     a: Tensor, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, **more: Any
 ) -> Tensor:
-    """The variance over axes: mean of the squared distances to the mean; 16-bit floats by way of float32."""
+    """The variance over axes, that is, the mean of squared distances to the mean; for 16-bit floats it is
+    computed in float32."""
     only(more)
     device, wide = tensor(a).device, floating(tensor(a).device, a.dtype)
     if dtype is not None:
-        raise Refused("argument dtype= is numpy's only")
+        raise Refused("no kernel takes argument dtype=")
     x = on_device(a, device, "float32" if wide in dtypes.NARROW_FLOATS else wide)
     axes = _axes(axis, len(a.shape))
-    count = 1
-    for d in axes:
-        count *= a.shape[d]
+    count = math.prod(a.shape[d] for d in axes)
     if count - ddof <= 0:
         raise Refused("there are fewer elements than degrees of freedom")
     away = ELEMENTWISE["subtract"].body(x, _reduce("mean", x, axes, True))
@@ -152,11 +122,11 @@ def std(
 
 @device_first(np.matmul)
 def matmul(a: Any, b: Any, **more: Any) -> Tensor:
-    """The matrix product, numpy's rules: vectors at either end, leading dimensions broadcast."""
+    """The matrix product by numpy's rules: vectors are allowed, leading dimensions are broadcast."""
     only(more)
     a, b = together("matmul", a, b)
     if not a.shape or not b.shape:
-        raise Refused("matmul of a scalar")
+        raise Refused("an operand of matmul is a scalar")
     rows, columns = len(a.shape) == 1, len(b.shape) == 1
     left = reshape.body(a, (1, a.shape[0])) if rows else a
     right = reshape.body(b, (b.shape[0], 1)) if columns else b
@@ -182,12 +152,12 @@ def dot(a: Any, b: Any, **more: Any) -> Tensor:
 def _reduce(op: str, a: Tensor, axis: Axis, keepdims: bool) -> Tensor:
     axes = _axes(axis, len(a.shape))
     if not axes and a.shape:
-        raise Refused("no axis is reduced")  # an empty list is all of them to the op
+        raise Refused("no axis is reduced")  # an empty list means all axes to the op
     return apply(op, (("axes", axes), ("keepdims", builtins.bool(keepdims))), a)
 
 
 def _axes(axis: Axis, ndim: int) -> tuple[int, ...]:
-    """The axes in ascending order; all of them for None. Raises Refused."""
+    """The axes in ascending order; all axes for None. Raises Refused."""
     return tuple(range(ndim)) if axis is None else tuple(sorted(axes_of(axis, ndim)))
 
 

@@ -1,5 +1,5 @@
-"""numpy's functions by name: which ones the device does, and which numpy does with the result placed back;
-creation; and any op of the registry by its name."""
+"""numpy's functions by name, computed on the device, or by numpy with the result placed back; functions that
+create tensors; and any op of the registry by name."""
 
 from __future__ import annotations
 
@@ -22,30 +22,15 @@ from ..run.tensors.tensor import Tensor
 from . import arithmetic, movement, reduction
 from .elementwise import ELEMENTWISE
 
-__all__ = [
-    "DEVICE",
-    "FUNCTIONS",
-    "HOST",
-    "METADATA",
-    "array",
-    "call",
-    "copy",
-    "full",
-    "full_like",
-    "ones",
-    "ones_like",
-    "zeros",
-    "zeros_like",
-]
-
 # **************** creation ****************
 
 
 def array(value: Any, device: Device | str = "cpu:0", dtype: Any = None) -> Tensor:
-    """A tensor on ``device`` with the values of anything numpy takes, in the layout that planning would
-    choose there. A dtype that the device does not have becomes its 32-bit one (float64 on tt: float32).
+    """A tensor on ``device`` with values in any form that numpy accepts. The layout is that which planning
+    would choose there. A dtype that the device lacks is replaced by its 32-bit counterpart (float64 on tt by
+    float32).
 
-    Raises InputError for a value that the dtype does not hold, DeviceError for a dtype that no device holds,
+    Raises InputError for a value outside the dtype's range, DeviceError for a dtype that no device supports,
     DeviceMemoryError.
     """
     device = parse(device)
@@ -57,22 +42,22 @@ def array(value: Any, device: Device | str = "cpu:0", dtype: Any = None) -> Tens
 def full(
     shape: int | tuple[int, ...], value: Any, device: Device | str = "cpu:0", dtype: Any = None
 ) -> Tensor:
-    """A tensor of one value. Raises as array."""
+    """A tensor filled with one value. Raises as ``array`` does."""
     return array(np.broadcast_to(np.asarray(value), shape), device, dtype)
 
 
 def zeros(shape: int | tuple[int, ...], device: Device | str = "cpu:0", dtype: Any = "float32") -> Tensor:
-    """A tensor of zeros. Raises as array."""
+    """A tensor of zeros. Raises as ``array`` does."""
     return full(shape, 0, device, dtype)
 
 
 def ones(shape: int | tuple[int, ...], device: Device | str = "cpu:0", dtype: Any = "float32") -> Tensor:
-    """A tensor of ones. Raises as array."""
+    """A tensor of ones. Raises as ``array`` does."""
     return full(shape, 1, device, dtype)
 
 
 def full_like(a: Tensor, fill_value: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Tensor:
-    """A tensor of one value on a's device, of its shape and dtype unless others are given."""
+    """A tensor filled with one value on a's device; its shape and dtype are a's unless others are given."""
     return full(
         a.shape if shape is None else shape, fill_value, a.device, a.dtype if dtype is None else dtype
     )
@@ -90,7 +75,7 @@ def ones_like(a: Tensor, dtype: Any = None, shape: Any = None, **_: Any) -> Tens
 
 @device_first(np.copy)
 def copy(a: Tensor, order: str = "K", **more: Any) -> Tensor:
-    """A value of its own."""
+    """A copy of the tensor, with its own memory."""
     only(more)
     return apply("cast", (("to", tensor(a).dtype),), a)
 
@@ -99,11 +84,11 @@ def copy(a: Tensor, order: str = "K", **more: Any) -> Tensor:
 
 
 def call(op: str, *inputs: Any, **attrs: Any) -> Tensor:
-    """An op of the registry (docs/ops.md) by name: ``call("softmax", x, axis=-1)``. Inputs that are no
-    tensors are made into such of the first tensor's device; their dtypes must fit as in a graph. Attributes
-    that are None are not given.
+    """The result of a registry op (docs/ops.md), called by name: ``call("softmax", x, axis=-1)``. Inputs that
+    are not tensors become tensors on the first tensor's device; as in a graph, dtypes must match. An
+    attribute of None counts as missing.
 
-    Raises UnsupportedOpError for an unknown op, InputError for attributes that it does not have.
+    Raises UnsupportedOpError for an unknown op, InputError for attributes that the op lacks.
     """
     said = {name: value for name, value in attrs.items() if value is not None}
     (entry, attrs), device = registry.resolve(op, said), device_of(op, *inputs)
@@ -140,57 +125,21 @@ vstack = host_only("vstack", np.vstack)
 
 Functions = dict[Callable[..., Any], Callable[..., Any]]
 
+_made = [f for part in (reduction, movement, arithmetic) for name, f in vars(part).items() if name[0] != "_"]
+_made = [f for f in (*_made, *ELEMENTWISE.values(), copy) if hasattr(f, "host")]
+UFUNCS: dict[np.ufunc, Callable[..., Any]] = {f.host: f for f in _made if isinstance(f.host, np.ufunc)}
 DEVICE: Functions = {
-    np.sum: reduction.sum,
-    np.mean: reduction.mean,
-    np.max: reduction.max,
-    np.min: reduction.min,
+    **{f.host: f for f in _made if not isinstance(f.host, np.ufunc)},
     np.amax: reduction.max,
     np.amin: reduction.min,
-    np.var: reduction.var,
-    np.std: reduction.std,
-    np.dot: reduction.dot,
-    np.reshape: movement.reshape,
-    np.ravel: movement.ravel,
-    np.squeeze: movement.squeeze,
-    np.expand_dims: movement.expand_dims,
-    np.transpose: movement.transpose,
-    np.swapaxes: movement.swapaxes,
-    np.moveaxis: movement.moveaxis,
-    np.flip: movement.flip,
-    np.concatenate: movement.concatenate,
-    np.stack: movement.stack,
-    np.take: movement.take,
-    np.clip: arithmetic.clip,
-    np.round: arithmetic.round,
-    np.where: arithmetic.where,
-    np.all: reduction.all,
-    np.any: reduction.any,
-    np.argmax: reduction.argmax,
-    np.argmin: reduction.argmin,
-    np.cumsum: reduction.cumsum,
-    np.prod: reduction.prod,
-    np.broadcast_to: movement.broadcast_to,
-    np.pad: movement.pad,
-    np.tile: movement.tile,
-    np.copy: copy,
     np.zeros_like: zeros_like,
     np.ones_like: ones_like,
     np.full_like: full_like,
     np.empty_like: zeros_like,
-    **{f.host: f for f in ELEMENTWISE.values() if not isinstance(f.host, np.ufunc)},
 }
 HOST: Functions = {
-    np.argsort: argsort,
-    np.cumprod: cumprod,
-    np.diff: diff,
-    np.hstack: hstack,
-    np.repeat: repeat,
-    np.roll: roll,
-    np.sort: sort,
-    np.tril: tril,
-    np.triu: triu,
-    np.vstack: vstack,
+    getattr(np, f.__name__): f
+    for f in (argsort, cumprod, diff, hstack, repeat, roll, sort, tril, triu, vstack)
 }
 METADATA: Functions = {
     np.shape: lambda a: a.shape,

@@ -1,5 +1,5 @@
-"""Graphs and models as values, and the documents that they are read from.
+"""Graphs and models as values, and the documents from which they are read.
 
-Read: graph (columns of nodes and entries), ops/ (what an op is), documents/ (graph.json and parameters),
-builder (graphs by hand), model (a graph with its constants).
+Read: graph (columns of nodes and entries), ops/ (the table of ops), documents/ (graph.json and parameters),
+builder (graphs written in Python), model (a graph with its constants).
 """

@@ -1,9 +1,9 @@
-"""The graph as columns: what a document says, checked and interned, before anything is decided about devices
+"""The graph as columns: the contents of a document, checked and interned, before any decision about devices
 or memory.
 
 Ids used in every file: nid node, eid entry (= row_ptr[nid] + index), sid storage, did device, kid kernel.
-Values are immutable: a pass makes a new Graph. ``graph.node(nid)`` is a view for people and errors, made on
-demand.
+Values are immutable: a pass makes a new Graph. ``graph.node(nid)`` makes a view of one node, for people and
+errors.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from ..base.machine.layout import Layout
 from ..base.showable import Showable
 from ..base.unique import unique_values
 
-__all__ = ["COPY", "NOP", "Func", "Graph", "Hints", "NodeView", "StorageHint", "TensorType"]
-
 COPY = "__copy"
 NOP = "__nop"
 _EMPTY: MappingProxyType[Any, Any] = MappingProxyType({})
@@ -30,8 +28,7 @@ _EMPTY: MappingProxyType[Any, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """Logical type of an entry. ``dtype`` is canonical (dtypes.canonical), ``shape`` logical; () is a
-    scalar."""
+    """Logical type of an entry. ``dtype``: canonical name (dtypes.canonical); ``shape``: () for a scalar."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -52,10 +49,10 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Func:
-    """What a tvm_op node calls; nodes with one func_name and equal attributes share one Func.
+    """The function that a tvm_op node calls; nodes with one func_name and equal attributes share one Func.
 
-    ``op`` is ``gr.op`` (None for functions that only a library knows, for __copy and __nop), ``attrs`` its
-    decoded attributes with the defaults filled in, ``raw`` the node's attrs as strings, as they stand in the
+    ``op``: name of the op (gr.op); None for __copy, __nop and functions that only a library has. ``attrs``:
+    the op's attributes, decoded, with defaults filled in. ``raw``: the node's attrs as strings, as in the
     file.
     """
 
@@ -69,21 +66,21 @@ class Func:
 
     @property
     def takes_flat(self) -> bool:
-        """Whether it is shown its arguments as 1-d. ``flatten`` (flatten_data) asks for that, but only of
-        functions that a library alone knows: what a gr.op computes is said by its types."""
+        """Whether the function gets its arguments with one dimension. ``flatten`` (flatten_data) asks for
+        that, but only functions without gr.op obey: an op computes by its types."""
         return self.flatten and self.op is None and self.name not in (COPY, NOP)
 
 
 def _listed(names: Sequence[str], most: int = 8) -> str:
-    """The first names, and how many more there are."""
+    """The first names, and the number of the others."""
     return ", ".join(names[:most]) + (f", and {len(names) - most} more" if len(names) > most else "")
 
 
 @dataclass(frozen=True, slots=True)
 class StorageHint:
-    """One row of metadata.graph_runtime.storage: where a sid was planned to lie. ``offset`` and ``bytes`` in
-    bytes (tt: ``offset`` is the address offset inside each bank, ``bytes`` the padded page bytes of all
-    banks)."""
+    """One row of metadata.graph_runtime.storage: the planned place of a storage id. ``offset`` and ``bytes``
+    are in bytes; on tt ``offset`` is the address inside each bank, and ``bytes`` counts the padded pages of
+    all banks."""
 
     device: str
     memory: str
@@ -93,40 +90,41 @@ class StorageHint:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hints:
-    """Columns and metadata of the file that plan passes accept or refuse. None: the file does not say.
+    """Columns and metadata of a file, which the passes of the plan accept or refuse. A field is None if the
+    file does not have it.
 
-    Columns have one element an entry. ``device_type`` holds DLDeviceType numbers as in the file.
+    Columns have one element for each entry. ``device_type``: DLDeviceType numbers, as in the file.
     """
 
     device_type: np.ndarray | None = None
     device_id: np.ndarray | None = None
     storage_id: np.ndarray | None = None
     storage_scope: tuple[str, ...] | None = None
-    storage: tuple[StorageHint, ...] | None = None  # [sids]
+    storage: tuple[StorageHint, ...] | None = None  # one row for each storage id
     layouts: tuple[Layout, ...] | None = None
-    layout: np.ndarray | None = None  # index into layouts, -1: not said
+    layout: np.ndarray | None = None  # indices into ``layouts``, -1 for an entry without a layout
     aliases: tuple[tuple[int, int], ...] = ()  # (output index, input index)
     at_input: tuple[int, ...] = ()  # nids of copies that run when their graph input is set
-    # device or kind -> {"fidelity": ..., "dst": ..., "numerics": ...}
+    # {device or kind: {"fidelity": ..., "dst": ..., "numerics": ...}}
     numerics: MappingProxyType[Any, Any] | dict[Any, Any] = field(default_factory=lambda: _EMPTY)
-    policy: str | None = None  # of the balancer
+    policy: str | None = None  # the balancer's policy
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """One node for people: made on demand, never stored."""
+    """A view of one node, for people: made on demand, never stored."""
 
     nid: int
     name: str
     func: Func | None
-    inputs: tuple[int, ...]  # eids
-    outputs: tuple[int, ...]  # eids
+    inputs: tuple[int, ...]  # eids of the entries that the node reads
+    outputs: tuple[int, ...]  # eids of the node's results
     input_types: tuple[TensorType, ...]
     output_types: tuple[TensorType, ...]
 
     @property
     def callee(self) -> Func:
-        """The function, of a node that calls one."""
+        """The function that the node calls. Only for nodes that call a function."""
         assert self.func is not None
         return self.func
 
@@ -138,7 +136,8 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph(Showable):
-    """A valid graph: every id is in range, producers and shapes are consistent, the node order is a schedule.
+    """A valid graph: every id is in range, producers and shapes are consistent, and the order of the nodes is
+    a schedule.
 
     Shapes: ``names`` [nodes], ``func_id`` int32 [nodes] (-1: null node), ``row_ptr`` int64 [nodes + 1],
     ``in_ptr`` int64 [nodes + 1] and ``in_eid`` int64 [in_ptr[-1]] (the inputs of all nodes), ``type_id``
@@ -157,8 +156,8 @@ class Graph(Showable):
     inputs: np.ndarray
     outputs: np.ndarray
     hints: Hints = field(default_factory=Hints)
-    # what the document carried that nothing here reads but a writer keeps: unknown columns, control_deps
-    # ({nid: [nid]})
+    # parts of the document that no code here reads and the writer keeps: unknown columns, control_deps ({nid:
+    # [nid]})
     extra_columns: MappingProxyType[Any, Any] | dict[Any, Any] = field(default_factory=lambda: _EMPTY)
     control_deps: MappingProxyType[Any, Any] | dict[Any, Any] = field(default_factory=lambda: _EMPTY)
 
@@ -169,12 +168,12 @@ class Graph(Showable):
 
     @property
     def num_nodes(self) -> int:
-        """Null nodes too."""
+        """Number of nodes, null nodes included."""
         return len(self.names)
 
     @property
     def num_entries(self) -> int:
-        """Results of all nodes; a null node has one."""
+        """Number of results of all nodes; a null node has one."""
         return int(self.row_ptr[-1])
 
     @property
@@ -183,18 +182,18 @@ class Graph(Showable):
         return np.repeat(np.arange(self.num_nodes), np.diff(self.row_ptr))
 
     def maker(self, eid: int) -> int:
-        """The nid of the node that makes an entry: of one; ``entry_nid`` is a column of all."""
+        """The nid of the node that makes an entry; ``entry_nid`` has this for all entries."""
         return int(np.searchsorted(self.row_ptr, eid, side="right")) - 1
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """[graph inputs], in the order of ``inputs``."""
+        """Names of the graph inputs, in the order of ``inputs``."""
         return tuple(self.names[nid] for nid in self.inputs)
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """A name for each head: its node's, "node:k" where the node has several results, "output<i>" where
-        two entries would have one name."""
+        """A name for each head: the name of its node, "node:k" if the node has several results, "output<i>"
+        where two heads would otherwise have the same name."""
         nids = self.entry_nid[self.outputs]
         single = self.row_ptr[nids + 1] - self.row_ptr[nids] == 1
         names = [
@@ -232,6 +231,6 @@ class Graph(Showable):
         )
 
     def consumers(self, eid: int) -> np.ndarray:
-        """nids that read an entry, in node order (a node that reads it twice is listed once)."""
+        """nids that read an entry, in node order; a node that reads the entry twice is listed once."""
         slots = np.flatnonzero(self.in_eid == eid)
         return unique_values(np.searchsorted(self.in_ptr, slots, side="right") - 1)

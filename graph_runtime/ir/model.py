@@ -1,10 +1,10 @@
-"""A graph with its constants: what a front-end makes and rewrites turn into another one.
+"""A graph with its constants, made by a front-end and changed by rewrites.
 
 Model.of(graph, {"w": array})              # params that are known when the model is compiled
 Model.from_builder(builder)
 
-A constant has its type now and its bytes later: weights stay in their file, or are derived from others, until
-a caller writes or binds them, one at a time. An estimate never reads them.
+The type of a constant is known at once, its bytes later: weights stay in their file, or are derived from
+other constants, until a caller writes or binds them, one at a time. An estimate never reads weights.
 """
 
 from __future__ import annotations
@@ -25,18 +25,17 @@ from .graph import Graph, TensorType
 if TYPE_CHECKING:
     from .builder import GraphBuilder
 
-__all__ = ["Constant", "FewBits", "Model", "Note", "op_recipe"]
-
-_SMALL = 64 * 1024  # bytes
-_NUMBERS = 64  # bytes
+_SMALL = 64 * 1024  # bytes up to which rules look at a constant's values
+_NUMBERS = 64  # bytes up to which constants of equal values have equal identities
 _NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
 class FewBits:
-    """A matrix [n, k] of levels of ``bits``, ``block`` along k to a scale; ``panels`` has them as
-    ir/ops/products/levels.py lays them out. ``flipped``: the constant itself is [k, n]. ``narrow``: what it
-    is multiplied with may be rounded to 8 bits, block by block."""
+    """A weight of few bits: a matrix [n, k] of levels of ``bits``, with a scale for each ``block`` of k.
+    ``panels``: the levels in the layout of ir/ops/products/levels.py. ``flipped``: whether the constant
+    itself is [k, n]. ``narrow``: whether the product may round its other operand to 8 bits, block by block.
+    """
 
     bits: int
     block: int
@@ -50,10 +49,10 @@ class Constant:
     """A value that is known before a run.
 
     ``read()`` returns an array of ``type``; it may be expensive (a mapped file, a derivation) and is called
-    each time the bytes are needed. It raises MissingDataError where the file with the values is absent.
-    ``source`` says to people where the values come from: "conv1.weight of model.onnx". ``key``: equal
-    for constants that hold the same values; of a derived one what computes it, and of what, else its own.
-    ``few_bits``: of a matrix of few bits, as kernels of few bits read it.
+    each time the bytes are needed. It raises MissingDataError if the file with the values is absent.
+    ``source``: origin of the values for people, such as "conv1.weight of model.onnx". ``key``: equal keys
+    mean equal values. A derived constant's key is its recipe and operands; any other constant has a key of
+    its own. ``few_bits``: the same values as a matrix of few bits, as kernels read it.
     """
 
     type: TensorType
@@ -67,18 +66,19 @@ class Constant:
 
     @property
     def identity(self) -> Hashable:
-        """Equal for constants that are known to hold the same values without a look at them: the same
-        constant, those derived of the same ones by equal recipes, numbers. It keeps no constant alive."""
+        """Equal for constants that are known, without reading them, to hold the same values: the same
+        constant, constants derived by equal recipes from the same operands, and equal numbers. The identity
+        keeps no constant alive."""
         values = self.peek() if self.type.nbytes <= _NUMBERS else None
         return self.key if values is None else (self.type, values.tobytes())
 
     @property
     def is_small(self) -> bool:
-        """Small enough for a rule to look at its values."""
+        """Whether the constant is small enough for a rule to look at its values."""
         return self.type.nbytes <= _SMALL
 
     def peek(self) -> np.ndarray | None:
-        """Its values if it is small and they are there, else None."""
+        """The values if the constant is small and its values are present, else None."""
         if not self.is_small:
             return None
         try:
@@ -88,7 +88,7 @@ class Constant:
 
     @staticmethod
     def of(array: np.ndarray, source: str) -> Constant:
-        """A constant of values that are in memory already. They must not be written any more."""
+        """A constant with the values of an array, which must not be written any more."""
         array = np.asarray(array)
         return Constant(TensorType(dtypes.from_numpy(array.dtype), array.shape), lambda: array, source)
 
@@ -101,7 +101,7 @@ class Constant:
         source: str,
         result: int = 0,
     ) -> Constant:
-        """A constant of a result of an op over constants, computed already."""
+        """A constant with the result that an op computed from constants."""
         made = Constant.of(array, source)
         return replace(made, key=_key(op_recipe(op, attrs, result), made.type, constants))
 
@@ -113,12 +113,12 @@ class Constant:
         source: str,
         recipe: Hashable = None,
     ) -> Constant:
-        """A constant computed of others when it is read: ``compute(*arrays)`` returns an array of ``type``.
+        """A constant computed from other constants when it is read: ``compute(*arrays)`` returns an array of
+        ``type``.
 
-        The result is kept only for as long as a caller holds it, so that writing a model's constants one
-        after the other needs the memory of one. ``recipe``: what compute does, in values that are equal
-        where it does the same, so that ``identity`` tells. Reading raises GraphError where the result is of
-        another type.
+        The result is kept only while a caller holds it, so that writing a model's constants one by one needs
+        memory for only one of them. ``recipe``: a value that describes ``compute``, equal for equal
+        functions; ``identity`` is made from it. Reading raises GraphError for a result of another type.
         """
         held: list[weakref.ref[Any]] = []
 
@@ -137,13 +137,14 @@ class Constant:
 
 
 def op_recipe(op: str, attrs: Mapping[str, Any], result: int = 0) -> Hashable:
-    """The recipe of an op's result; ``attrs`` are decoded."""
+    """The recipe of an op's result. ``attrs``: the op's attributes, decoded."""
     return op, repr(sorted(attrs.items())), result
 
 
 class _Derivation:
-    """Recipe, type and identities of what a constant is derived of. Equal ones are one object (``of``), which
-    is hashed and compared as such: spelled out, a chain that reads the one before twice doubles each time."""
+    """Recipe, type and operand identities of a derived constant. Equal derivations are one object (``of``),
+    hashed and compared by its identity. Nested tuples would not do: in a chain in which each constant reads
+    the constant before it twice, their size doubles with each step."""
 
     __slots__ = ("__weakref__", "_parts")
 
@@ -151,7 +152,7 @@ class _Derivation:
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, parts: Hashable):
-        self._parts = parts  # alive, and so the same objects, for as long as this one is known
+        self._parts = parts  # held, so that parts stay the same objects as long as this derivation is known
 
     @classmethod
     def of(cls, *parts: Hashable) -> _Derivation:
@@ -168,8 +169,8 @@ def _key(recipe: Hashable, type: TensorType, constants: Sequence[Constant]) -> H
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What a front-end or a rewrite did and why. ``text`` is a sentence with names, ``nodes`` the names of
-    the model's nodes that it is about."""
+    """A note on a decision of a front-end or a rewrite, and its reason. ``text``: a sentence with names;
+    ``nodes``: names of the model's nodes that the sentence is about."""
 
     rule: str
     text: str
@@ -178,14 +179,14 @@ class Note:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A valid graph, and the values of those of its inputs that are constants.
+    """A valid graph, and the values of its constant inputs.
 
-    ``constants``: by name of the graph input. ``notes``: in the order in which things were done. ``dims``:
-    the symbolic dimensions of the source and what they were bound to. ``origins``: the source's nodes that a
-    node stands for, by its name; its results are those of the last of them. A node that is not in it stands
-    for itself. ``pins``: the devices that nodes were asked onto, by exact name (rewrite.pinned). ``offers``:
-    its graph's aliases are offers, as jax donates arguments: a result that has no place in its input's memory
-    gets memory of its own.
+    ``constants``: {name of a graph input: its values}. ``notes``: notes in the order of events. ``dims``:
+    {symbolic dimension of the source: its value}. ``origins``: {name of a node: names of the source's nodes
+    that the node replaces}; the node's results are those of the last source node in the list. A node without
+    an origin is the source's node of the same name. ``pins``: {exact name of a node: the device requested for
+    it} (rewrite.pinned). ``offers``: whether the graph's aliases are only offers, like arguments donated in
+    jax: a result that does not fit into its input's memory then gets memory of its own.
     """
 
     graph: Graph
@@ -204,11 +205,8 @@ class Model:
                 raise InputError(text, got=name)
             wanted = self.graph.entry_type(entries[name])
             if constant.type != wanted:
-                raise InputError(
-                    f"constant {name!r} ({constant.source}) is {constant.type}, its input is {wanted}",
-                    got=constant.type,
-                    wanted=wanted,
-                )
+                text = f"constant {name!r} ({constant.source}) is {constant.type}, its input is {wanted}"
+                raise InputError(text, got=constant.type, wanted=wanted)
 
     def __repr__(self) -> str:
         return (
@@ -218,17 +216,17 @@ class Model:
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """Names of the inputs that a caller sets, in the graph's order: those that are no constants."""
+        """Names of the inputs that a caller sets: all that are no constants, in the graph's order."""
         return tuple(name for name in self.graph.input_names if name not in self.constants)
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """As Graph.output_names."""
+        """Names of the outputs: Graph.output_names."""
         return self.graph.output_names
 
     @classmethod
     def of(cls, graph: Graph, params: Mapping[str, np.ndarray] = _NONE) -> Model:
-        """A model of a graph and the arrays of some of its inputs.
+        """A model of a graph and arrays for some of its inputs.
 
         Raises InputError for a name that is no input, or an array of another dtype or shape.
         """
@@ -236,5 +234,5 @@ class Model:
 
     @classmethod
     def from_builder(cls, builder: GraphBuilder) -> Model:
-        """The graph that was built, its ``params`` as constants."""
+        """A model of the builder's graph, with the builder's ``params`` as constants."""
         return cls.of(builder.build(), builder.params)

@@ -1,21 +1,19 @@
-"""An order of nodes in which all that reads an input comes before what overwrites it."""
+"""An order of nodes in which the readers of an input come before the node that overwrites it."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterable, Sequence
 
-__all__ = ["in_order"]
-
 
 def in_order(
     readers: Sequence[Collection[int]], claims: Iterable[tuple[int, Collection[int]]]
 ) -> tuple[list[int], list[bool]]:
-    """The nodes in such an order, as near to theirs as there is one, and which of the claims it follows.
+    """(the nodes in an order close to the given one, for each claim whether the order satisfies it).
 
-    ``readers``: of each node those that read its results; a claim is (a node that writes into an input, the
-    nodes that read that input). One cannot be followed where such a reader needs the node's own result, or
-    others' claims say the contrary; the first ones come first.
+    ``readers``: for each node the nodes that read its results. A claim is (a node that writes into an input,
+    the nodes that read the input): the readers must run before the writer. This is impossible if a reader
+    needs the writer's result, or if it contradicts earlier claims.
     """
     edges = [set(each) for each in readers]
     kept = []

@@ -1,10 +1,11 @@
-"""jax functions on these devices: gr_jit lowers by jax's public API, and runs the StableHLO that it gives.
+"""jax functions run on this package's devices: gr_jit lowers a function by jax's public API, and runs the
+resulting StableHLO.
 
 from graph_runtime.jax import gr_jit
 
 step = gr_jit(train_step, devices=["tt:0", "cpu:0"], donate_argnums=0)
 
-Read jit. docs/stablehlo.md is for users.
+The code is in jit; docs/stablehlo.md is the users' page.
 """
 
 from typing import TYPE_CHECKING, Never

@@ -1,4 +1,4 @@
-"""gr_jit: a function of jax's, lowered once for each kind of arguments, run by a session each."""
+"""gr_jit: a jax function that is lowered once for each kind of arguments; each kind has its own session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..base import dtypes
-from ..base.absent import load_fault
+from ..base.absent import installing, load_fault
 from ..base.errors import InputError, did_you_mean
 from ..base.exact import exactly
 from ..frontends.stablehlo.source import read_source
@@ -22,15 +22,11 @@ from ..run.tensors.tensor import Tensor
 try:
     import jax
 except ImportError as error:
-    raise InputError(
-        f'graph_runtime.jax needs the jax package{load_fault(error)}: pip install "graph-runtime[jax]"',
-        wanted="jax",
-    ) from error
-
-__all__ = ["GrJit", "gr_jit"]
+    text = f"graph_runtime.jax needs the jax package{load_fault(error)}: {installing('jax')}"
+    raise InputError(text, wanted="jax") from error
 
 _OUTPUTS = ("jax", "numpy", "tensor")
-_IMPLEMENTATIONS = {"fry": "threefry2x32", "urbg": "unsafe_rbg"}  # of keys, by the name that a dtype has
+_IMPLEMENTATIONS = {"fry": "threefry2x32", "urbg": "unsafe_rbg"}  # {key dtype: jax.random's implementation}
 
 
 def gr_jit(
@@ -44,13 +40,14 @@ def gr_jit(
     donate_argnames: str | Sequence[str] | None = None,
     **options: Any,
 ) -> Any:
-    """A function that computes what jax.jit(function) does, on ``devices``; a decorator without ``function``.
+    """A function that computes the same as jax.jit(function), on ``devices``; without ``function``, a
+    decorator.
 
-    ``outputs``: what its arrays are: "jax", "numpy", or "tensor", tensors of the session that the next call
-    overwrites. Static and donated arguments are jax's: a donated argument whose result has its type shares
-    its memory, and a result that comes back as the next call's argument is not copied in again; donated jax
-    arrays are deleted. ``options`` are those of gr.create. Raises InputError for other ``outputs``; calling
-    it raises what jax raises while it traces, and as gr.create and run.
+    ``outputs``: type of the returned arrays: "jax", "numpy", or "tensor" (tensors of the session, which the
+    next call overwrites). Static and donated arguments work as in jax: a donated argument shares its memory
+    with a result of its type, and a result passed to the next call is not copied in again; donated jax arrays
+    are deleted. ``options``: further options of gr.create. Raises InputError for other ``outputs``.
+    Calls raise the errors of jax's tracing, of gr.create and of run.
     """
     if outputs not in _OUTPUTS:
         raise InputError(
@@ -72,14 +69,15 @@ def gr_jit(
 
 @dataclass(frozen=True, slots=True)
 class _Statics:
-    """Arguments that are no arrays, by place and by name."""
+    """Which arguments are static (not arrays), by position and by name."""
 
     places: frozenset[int]
     names: frozenset[str]
 
 
 def _statics(f: Callable[..., Any], places: Any, names: Any) -> _Statics:
-    """As jax: what one of the two says is said of the other."""
+    """The static arguments as in jax: an argument given by position is also static by name, and an argument
+    given by name is also static by position."""
     given = () if names is None else (names,) if isinstance(names, str) else tuple(names)
     numbers = () if places is None else (places,) if isinstance(places, int) else tuple(places)
     if not given and not numbers:
@@ -91,10 +89,11 @@ def _statics(f: Callable[..., Any], places: Any, names: Any) -> _Statics:
 
 
 @dataclass(eq=False)
-class _Program:
-    """A function at one kind of arguments. ``inputs``: dtypes by name, in jax's order; ``infos``: of the
-    outputs; ``donated``: for each input whether jax may reuse it; ``states``: for inputs that an output is
-    written into, that output; ``held``: what was returned for them."""
+class _Compiled:
+    """A function compiled for one kind of arguments. ``inputs``: {name: dtype}, in jax's order; ``infos``:
+    jax's descriptions of the outputs; ``donated``: for each input whether jax may reuse its memory;
+    ``states`` {input: number of the output that is written into it}; ``held`` {input in ``states``: the value
+    that was last returned for the input's output}."""
 
     module: GraphModule
     inputs: dict[str, np.dtype]
@@ -106,29 +105,31 @@ class _Program:
 
 
 class GrJit:
-    """What gr_jit returns. ``lower(*args)``: jax's lowering for these arguments; ``modules``: of the kinds of
-    arguments that it was called with so far."""
+    """The function that gr_jit returns. ``lower(*args)``: method that returns jax's lowering for these
+    arguments; ``modules``: GraphModules, one for each kind of arguments used so far."""
 
     def __init__(self, jitted: Any, statics: _Statics, devices: Any, outputs: str, options: dict[str, Any]):
         self._jitted, self._statics = jitted, statics
         self._devices, self._outputs, self._options = devices, outputs, options
-        self._programs: dict[Any, _Program] = {}
+        self._by_kind: dict[Any, _Compiled] = {}
         update_wrapper(self, jitted.__wrapped__)
 
     def __repr__(self) -> str:
-        return f"<GrJit of {getattr(self, '__name__', 'a function')}: {len(self._programs)} programs>"
+        return (
+            f"<GrJit of {getattr(self, '__name__', 'a function')}: {len(self._by_kind)} kinds of arguments>"
+        )
 
     @property
     def modules(self) -> list[GraphModule]:
-        """One for each kind of arguments, in the order of the first calls."""
-        return [program.module for program in self._programs.values()]
+        """The modules, one for each kind of arguments, in the order of the first calls."""
+        return [compiled.module for compiled in self._by_kind.values()]
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
-        """jax's Lowered, for a host."""
+        """jax's Lowered object, lowered for the CPU."""
         return self._jitted.trace(*args, **kwargs).lower(lowering_platforms=("cpu",))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the function returns for these arguments, a tree of arrays."""
+        """The function's result for these arguments: jax's tree, with arrays as leaves."""
         still = self._statics
         arrays = [arg for i, arg in enumerate(args) if i not in still.places]
         named = {name: arg for name, arg in kwargs.items() if name not in still.names}
@@ -136,36 +137,36 @@ class GrJit:
         fixed += tuple(sorted((name, kwargs[name]) for name in still.names & kwargs.keys()))
         leaves, tree = jax.tree_util.tree_flatten((arrays, named))
         key = tree, fixed, tuple([_kind(leaf) for leaf in leaves])
-        program = self._programs.get(key)
-        if program is None:
-            program = self._programs[key] = self._compile(self.lower(*args, **kwargs))
-        return self._run(program, leaves)
+        compiled = self._by_kind.get(key)
+        if compiled is None:
+            compiled = self._by_kind[key] = self._compile(self.lower(*args, **kwargs))
+        return self._run(compiled, leaves)
 
-    def _compile(self, lowered: Any) -> _Program:
+    def _compile(self, lowered: Any) -> _Compiled:
         source = read_source(lowered)
         module = create(source, devices=self._devices, **self._options)
         states: dict[str, int] = {}
-        if isinstance(module, GraphModule):  # a flow hands nothing on in place
+        if isinstance(module, GraphModule):  # a flow writes no outputs into inputs
             names = module.session.graph.input_names
             states = {names[at]: output for output, at in module.session.plan.aliases}
         inputs = {name: dtypes.to_numpy(kind.dtype) for name, kind in source.inputs().items()}
         donated = [bool(info.donated) for info in jax.tree_util.tree_leaves(lowered.args_info)]
         infos, tree = jax.tree_util.tree_flatten(lowered.out_info)
-        return _Program(module, inputs, infos, tree, donated, states)
+        return _Compiled(module, inputs, infos, tree, donated, states)
 
-    def _run(self, program: _Program, leaves: Sequence[Any]) -> Any:
-        module, given = program.module, {}
-        for (name, dtype), leaf in zip(program.inputs.items(), leaves, strict=True):
-            if name not in program.held or program.held[name] is not leaf:
+    def _run(self, compiled: _Compiled, leaves: Sequence[Any]) -> Any:
+        module, given = compiled.module, {}
+        for (name, dtype), leaf in zip(compiled.inputs.items(), leaves, strict=True):
+            if name not in compiled.held or compiled.held[name] is not leaf:
                 given[name] = _array(leaf, dtype)
-        program.held = {}  # a run that fails leaves nothing that is known
+        compiled.held = {}  # if the run fails, no held value is valid
         module.run(**given)
-        made = [self._value(module.get_output(i), info) for i, info in enumerate(program.infos)]
-        program.held = {name: made[output] for name, output in program.states.items()}
-        for leaf, donated in zip(leaves, program.donated, strict=True):
+        made = [self._value(module.get_output(i), info) for i, info in enumerate(compiled.infos)]
+        compiled.held = {name: made[output] for name, output in compiled.states.items()}
+        for leaf, donated in zip(leaves, compiled.donated, strict=True):
             if donated and isinstance(leaf, jax.Array):
                 leaf.delete()
-        return jax.tree_util.tree_unflatten(program.tree, made)
+        return jax.tree_util.tree_unflatten(compiled.tree, made)
 
     def _value(self, tensor: Any, info: Any) -> Any:
         if self._outputs == "tensor":
@@ -174,12 +175,12 @@ class GrJit:
         if _is_key(info):
             name = str(info.dtype).removeprefix("key<").removesuffix(">")
             return jax.random.wrap_key_data(array, impl=_IMPLEMENTATIONS.get(name, name))
-        array.flags.writeable = False  # it may come back as what the session has already
+        array.flags.writeable = False  # a returned state stays in the session, so callers must not change it
         return array if self._outputs == "numpy" else jax.numpy.asarray(array)
 
 
 def _is_key(leaf: Any) -> bool:
-    """Whether its elements are jax's keys of random numbers."""
+    """Whether a leaf is an array of jax's random keys."""
     return hasattr(leaf, "dtype") and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
@@ -191,7 +192,8 @@ def _array(leaf: Any, dtype: np.dtype) -> np.ndarray:
 
 
 def _kind(leaf: Any) -> Any:
-    """Equal for leaves that one lowering serves: shape, dtype and whether jax may widen it."""
+    """A hashable value that is equal for leaves that one lowering serves: shape, dtype, and whether jax may
+    widen the dtype."""
     if isinstance(leaf, (bool, int, float, complex)):
         return type(leaf)
     if not hasattr(leaf, "dtype"):

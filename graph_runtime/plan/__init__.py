@@ -1,13 +1,14 @@
-"""Decisions: from a graph and a device list to a checked Plan, one pass a module.
+"""Planning: the decisions that turn a graph and a device list into a checked Plan, one pass per module.
 
     place -> insert_transfers -> assign_layouts -> assign_storage -> assign_numerics -> assign_models -> check
 
-types has the values between the passes. Read placement (placing/ has the policies, fallbacks and globs its
-words), transfers, layouts (defaults, wishes, conversions), lifetimes and storage/, compute_config, balance/
-and checker/. queues/ says what may run side by side; record and snapshot write a plan down. columns is
-arithmetic that all of them share.
+types has the values that the passes hand on. Read the passes in this order: passes (plan() and place()) with
+placing/ (the policies), supports (capabilities of devices) and globs (names of nodes); then transfers,
+layouts (with wishes), storage/, compute_config, balance/ and checker/. queues/ finds the instructions that
+may run side by side; record and snapshot write a plan to files. columns has arithmetic and lifetimes that all
+passes share.
 
-Names are imported when they are first used: a plan that is read from a bundle needs no passes.
+A name is imported when it is first used, because a plan that is read from a bundle needs no passes.
 """
 
 from __future__ import annotations

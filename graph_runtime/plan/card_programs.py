@@ -1,8 +1,10 @@
-"""The programs that a card would run for the nodes of a plan: ttnn's, where a device computes as ttnn does.
+"""The card programs that a card would run for the nodes of a plan: ttnn's programs, if a device computes as
+ttnn does.
 
-A plan has one number of circular buffers a node (Plan.circular), and its ground is the device's arithmetic:
-what our kernel opens when it is called, or, with numerics "ttnn", what ttnn's program factory would open
-(costs/factories). A node whose factory is not here has our kernel's number in either case.
+A plan has one number per node, the bytes of its circular buffers (Plan.circular). The device's arithmetic
+decides which buffers are counted: those that our kernel opens when it is called, or, with numerics "ttnn",
+those of ttnn's program factory (costs/factories). If the factory is unknown here, our kernel's buffers are
+counted in either case.
 """
 
 from __future__ import annotations
@@ -38,18 +40,16 @@ from ..ir.ops.numerics import Numerics
 from .compute_config import node_numerics
 from .types import Plan
 
-__all__ = ["GROUNDS", "card_program", "ground", "program_of"]
-
 GROUNDS = ("our kernels", "ttnn's program factories")
 
 
 def ground(plan: Plan, did: int) -> str:
-    """Where the numbers of circular buffers of a device's nodes are from: one of GROUNDS."""
+    """The source of Plan.circular for a device's nodes: one of GROUNDS."""
     return GROUNDS[bool(plan.numerics) and plan.numerics[did].numerics == "ttnn"]
 
 
-def program_of(plan: Plan, node: NodeView) -> CardProgram | None:
-    """The program of a node of a plan on a card; None where the plan's number is our kernel's."""
+def program_of_node(plan: Plan, node: NodeView) -> CardProgram | None:
+    """The card program of a node of a plan; None if Plan.circular has our kernel's buffers for the node."""
     if not plan.numerics or node.func is None:
         return None
     device, layouts = plan.devices[plan.did[node.nid]], [*map(plan.layout, (*node.inputs, *node.outputs))]
@@ -65,8 +65,8 @@ def card_program(
     layouts: Sequence[Layout],
     numerics: Numerics,
 ) -> CardProgram | None:
-    """The program of one call, ``layouts`` of what it reads and makes; None where ttnn's is not asked for, or
-    not known here."""
+    """The card program of one call; ``layouts``: layouts of the inputs, then of the output. None if numerics
+    are not "ttnn", or the call's factory is not known here."""
     if numerics.numerics != "ttnn" or not inputs or len(outputs) != 1:
         return None
     if any(layout.memory not in (DRAM, L1) or layout.nd is not None for layout in layouts):
@@ -84,7 +84,7 @@ def card_program(
 
 
 class _Asked:
-    """A call in operands."""
+    """One call: its operands, its result, and the device's cores and L1."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class _Asked:
         self.l1, self.free = memory.bank_bytes, memory.usable
 
     def last(self, axes: Any) -> bool:
-        """Whether axes are the last dimension alone."""
+        """Whether ``axes`` is the last dimension alone."""
         rank = len(self.first.shape)
         return [axis % rank for axis in axes] == [rank - 1]
 
@@ -177,7 +177,7 @@ def _transposed(asked: _Asked) -> CardProgram:
     return transposed(asked.first, asked.result) if turns else copied(asked.first, asked.result)
 
 
-# by what ttnn names an op
+# {ttnn's name of an op: function that gives the card program of a call}
 _TABLE: dict[str, Callable[[_Asked], CardProgram | None]] = {
     "matmul": _product,
     "softmax": _softmax,

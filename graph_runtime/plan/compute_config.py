@@ -1,4 +1,4 @@
-"""Plan -> Plan with the arithmetic of each device: what the caller says, then what the file says."""
+"""Plan -> Plan with the arithmetic of each device: the caller's choice, else the file's."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from ..ir.ops.numerics import Numerics
 from .device_numerics import device_numerics
 from .types import Plan
 
-__all__ = ["assign_numerics", "node_numerics"]
-
 
 def assign_numerics(plan: Plan, options: Options) -> Plan:
     """The plan with the arithmetic of its devices. Raises as device_numerics."""
@@ -19,7 +17,7 @@ def assign_numerics(plan: Plan, options: Options) -> Plan:
 
 
 def node_numerics(plan: Plan, nid: int) -> Numerics:
-    """What a node is computed with: its own attributes, else its device's."""
+    """The arithmetic of a node: its own attributes, else its device's."""
     func = plan.graph.node(nid).func
     own = Numerics.of(func.attrs if func else {})
     return own.over(plan.numerics[plan.did[nid]]) if plan.numerics else own

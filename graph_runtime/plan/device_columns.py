@@ -1,4 +1,4 @@
-"""The device columns of a file: which device of the caller's list each node asks for, and why."""
+"""The device columns of a file: the device of the caller's list that each node asks for, and the reason."""
 
 from __future__ import annotations
 
@@ -6,39 +6,21 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..base.errors import PlanError, all_there_are, did_you_mean
-from ..base.machine.devices import Device, dl_types, parse, type_name
-from ..base.options import Options
+from ..base.errors import DeviceError, PlanError, all_there_are, did_you_mean
+from ..base.machine.devices import Device, dl_kinds, dl_types, parse, type_name
 from ..ir.graph import Graph
 from .columns import intern
+from .types import Causes
 
-__all__ = ["Causes", "from_columns", "index_of"]
-
-
-class Causes:
-    """The sentences of one placement, each once."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def add(self, text: str) -> int:
-        self.texts.append(text)
-        return len(self.texts) - 1
+_MOST_DEVICES = 256  # most devices of one kind that a file may ask for
 
 
 def from_columns(
-    graph: Graph,
-    devices: tuple[Device, ...],
-    options: Options,
-    causes: Causes,
+    graph: Graph, devices: tuple[Device, ...], mapped: Mapping[int, int], strict: bool, causes: Causes
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
-    """did and cause of each node from device_index and device_id, whether the columns say it, and the
-    warnings about devices that are not there."""
-    mapped = _read_map(devices, options.device_map)
-    if graph.hints.device_type is None:
-        first = causes.add(f"no device column: the first device of the list, {devices[0]}")
-        count = graph.num_nodes
-        return np.zeros(count, np.int32), np.full(count, first, np.int32), np.zeros(count, bool), []
+    """Four results, from the columns device_index and device_id: the did of each node; the cause of each
+    node; whether the columns give the node a device; warnings about missing devices. ``mapped``: mapping of
+    device types, the result of read_map."""
     types = np.asarray(graph.hints.device_type, np.int64)
     ids = (
         np.zeros_like(types) if graph.hints.device_id is None else np.asarray(graph.hints.device_id, np.int64)
@@ -47,13 +29,9 @@ def from_columns(
     dids, reasons, warnings = [], [], []
     for dl_type, ordinal in rows:
         did, text, missing = _resolve(dl_type, ordinal, devices, mapped)
-        if missing and options.strict:
-            raise PlanError(
-                f"{text}; strict placement has no fallback: add the device or map the type",
-                path="$.attrs.device_index",
-                got=dl_type,
-                wanted=[str(d) for d in devices],
-            )
+        if missing and strict:
+            text = f"{text}; strict placement has no fallback: add the device or map the type"
+            raise PlanError(text, path="$.attrs.device_index", got=dl_type, wanted=[str(d) for d in devices])
         warnings += [text] if missing else []
         dids.append(did)
         reasons.append(causes.add(text))
@@ -80,7 +58,7 @@ def _distinct_pairs(types: np.ndarray, ids: np.ndarray) -> tuple[list[tuple[int,
 
 
 def _first_entry(graph: Graph, row: np.ndarray) -> np.ndarray:
-    """row of each node's first entry; -1 for a node that makes nothing."""
+    """Element of ``row`` for each node's first entry; -1 for a node without entries."""
     if len(row) == graph.num_nodes:
         return row
     empty = np.diff(graph.row_ptr) == 0
@@ -88,9 +66,10 @@ def _first_entry(graph: Graph, row: np.ndarray) -> np.ndarray:
 
 
 def _resolve(
-    dl_type: int, ordinal: int, devices: tuple[Device, ...], mapped: dict[int, int]
+    dl_type: int, ordinal: int, devices: tuple[Device, ...], mapped: Mapping[int, int]
 ) -> tuple[int, str, bool]:
-    """Device index, cause, and whether the list lacks what the column asks for. -1: it says nothing."""
+    """Device index, cause, and whether the list lacks the device that the column names. A ``dl_type`` of -1
+    gives no device."""
     if dl_type < 0:
         return 0, f"the file says no device: the first of the list, {devices[0]}", False
     name = f"device_index {dl_type} ({type_name(dl_type) or 'unknown type'})"
@@ -111,7 +90,7 @@ def _resolve(
     return same[ordinal], f"{name}, device_id {ordinal}: {devices[same[ordinal]]}", False
 
 
-def _read_map(devices: tuple[Device, ...], device_map: Mapping[str, str | Device]) -> dict[int, int]:
+def read_map(devices: tuple[Device, ...], device_map: Mapping[str, str | Device]) -> dict[int, int]:
     """DLDeviceType -> index into devices."""
     mapped, types = {}, dl_types()
     for key, target in device_map.items():
@@ -127,16 +106,14 @@ def _read_map(devices: tuple[Device, ...], device_map: Mapping[str, str | Device
 
 
 def index_of(devices: tuple[Device, ...], target: str | Device, what: str) -> int:
-    """The position of a device in the caller's list. Raises PlanError where it is not in it."""
+    """The position of a device in the caller's list. Raises PlanError if the list does not have the
+    device."""
     device = parse(target)
     for did, known in enumerate(devices):
         if str(known) == str(device):
             return did
-    raise PlanError(
-        f"{what}: {device} is not in the device list{did_you_mean(str(device), map(str, devices))}",
-        got=str(device),
-        wanted=[str(d) for d in devices],
-    )
+    text = f"{what}: {device} is not in the device list{did_you_mean(str(device), map(str, devices))}"
+    raise PlanError(text, got=str(device), wanted=[str(d) for d in devices])
 
 
 def _check_outputs_agree(graph: Graph, entry_did: np.ndarray, devices: tuple[Device, ...]) -> None:
@@ -150,9 +127,30 @@ def _check_outputs_agree(graph: Graph, entry_did: np.ndarray, devices: tuple[Dev
         a, b = devices[entry_did[eid]], devices[entry_did[eid + 1]]
         raise PlanError(
             f"outputs of node {graph.names[nid[eid]]!r} are on {a} and {b}: a node's outputs lie on its own "
-            f"device; copy one of them in a node of its own",
+            "device; copy one of them in another node",
             path=f"$.attrs.device_index[1][{eid + 1}]",
             node=graph.names[nid[eid]],
             got=str(b),
             wanted=str(a),
         )
+
+
+def asked_devices(graph: Graph) -> list[str]:
+    """The devices that a file's columns ask for; cpu:0 if there are no columns.
+
+    Raises DeviceError for more devices than a machine can have.
+    """
+    hints, found = graph.hints, list[str]()
+    if hints.device_type is None:
+        return ["cpu:0"]
+    for number, kind in dl_kinds().items():
+        of_kind = hints.device_type == number
+        if of_kind.any():
+            last = 0 if hints.device_id is None else int(hints.device_id[of_kind].max())
+            if last >= _MOST_DEVICES:
+                text = (
+                    f"the file's columns ask for {last + 1} {kind} devices: say with --device where it runs"
+                )
+                raise DeviceError(text, got=last + 1, wanted=_MOST_DEVICES, path="$.attrs.device_id")
+            found += [f"{kind}:{i}" for i in range(last + 1)]
+    return found or ["cpu:0"]

@@ -1,15 +1,14 @@
-"""The arithmetic of each device of a list: what the caller says, then what the file says."""
+"""The arithmetic of each device of a list: the caller's choice, else the file's."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..base.errors import PlanError, did_you_mean
+from ..base.errors import PlanError
 from ..base.machine.devices import Device
 from ..ir.graph import Graph
 from ..ir.ops.numerics import Numerics, options_error
-
-__all__ = ["device_numerics"]
+from .supports import owner_of
 
 _Asked = Mapping[str, Mapping[str, str]]
 
@@ -18,10 +17,11 @@ def device_numerics(
     graph: Graph, devices: tuple[Device, ...], asked: _Asked | None = None
 ) -> tuple[Numerics, ...]:
     """The arithmetic of each device. ``asked``: device ("tt:0") or kind ("tt") -> {"fidelity", "dst",
-    "numerics"}; the device's own come before its kind's, both before metadata.graph_runtime.numerics.
+    "numerics"}. An entry for a device takes precedence over an entry for its kind, and both take precedence
+    over metadata.graph_runtime.numerics.
 
-    Raises PlanError for a device that is not in the list or computes in its own dtypes, and for a word that
-    there is not.
+    Raises PlanError for a device that is not in the list, for a host (it computes in the graph's own
+    dtypes), and for an unknown word.
     """
     _check(asked or {}, devices)
     said, types = graph.hints.numerics, [d.dl_type for d in devices]
@@ -40,16 +40,10 @@ def _check(asked: _Asked, devices: tuple[Device, ...]) -> None:
     if not isinstance(asked, Mapping) or not all(isinstance(words, Mapping) for words in asked.values()):
         raise PlanError(f"numerics are {{device: {{'fidelity': ..., 'dst': ...}}}}, got {asked!r}", got=asked)
     for name, words in asked.items():
-        owners = [d for d in devices if name in (d.kind, str(d))]
-        if not owners:
-            names = [*dict.fromkeys(d.kind for d in devices), *map(str, devices)]
+        if owner_of(name, devices, f"numerics of {name}").descriptor.on_host:
             raise PlanError(
-                f"numerics of {name}: no such device or kind in the list{did_you_mean(name, names)}", got=name
-            )
-        if owners[0].descriptor.on_host:
-            raise PlanError(
-                f"numerics of {name}: it computes in the graph's own dtypes; fidelity and "
-                "Dst are of tt devices",
+                f"numerics of {name}: it computes in the graph's own dtypes; only tt devices have "
+                "fidelity and Dst",
                 got=name,
                 device=name,
             )

@@ -1,4 +1,5 @@
-"""Globs by which a caller names nodes: over node, op and function names; "node:NAME" is one node, exactly."""
+"""Globs by which a caller names nodes: a glob is matched with node, op and function names; "node:NAME" names
+exactly one node."""
 
 from __future__ import annotations
 
@@ -12,28 +13,24 @@ import numpy as np
 from ..base.errors import PlanError, did_you_mean
 from ..ir.graph import Graph
 
-__all__ = ["EXACTLY", "matching", "naming"]
-
 EXACTLY = "node:"
 
 
 def matching(graph: Graph, glob: str, what: str) -> np.ndarray:
-    """bool [nodes]: the nodes that a glob names.
+    """bool [nodes]: whether a glob names the node.
 
-    Raises PlanError ("``what`` 'glob' matches no ...") where there is none.
+    Raises PlanError ("``what`` 'glob' matches no ...") if the glob names none.
     """
     hit = _hits(graph, glob)
     if not hit.any():
         known = [*graph.names, *(f.op or f.name for f in graph.funcs)]
-        raise PlanError(
-            f"{what} {glob!r} matches no node, op or function{did_you_mean(glob, dict.fromkeys(known))}",
-            got=glob,
-        )
+        text = f"{what} {glob!r} matches no node, op or function{did_you_mean(glob, dict.fromkeys(known))}"
+        raise PlanError(text, got=glob)
     return hit
 
 
 def naming(graph: Graph, table: Mapping[str, Any]) -> dict[str, Any]:
-    """The rows of {glob: ...} whose glob names a node."""
+    """The items of a table {glob: ...} whose glob names a node."""
     return {glob: value for glob, value in table.items() if _hits(graph, glob).any()}
 
 

@@ -1,4 +1,4 @@
-"""Pricing: what the times of a placement depend on."""
+"""Pricing: the inputs from which a placement's times are computed."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from dataclasses import dataclass, field
 
 from ..base.options import Options
 
-__all__ = ["Pricing"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pricing:
-    """``options`` of placing; ``inputs`` that every run sets anew, from the first host of the list;
-    ``kernels``: function -> device kinds that libraries have it for; ``constants``: None where nodes run as
-    they are, else rewrite.target follows, and knows the values of these inputs: costs are those of the
-    kernels that it will choose; ``streamed``: inputs that each run brings from that host, as those set anew,
-    and that a device holds only while they are read; ``weights``: host -> format of the weights of its
-    products, where a layout does not say another of single nodes."""
+    """``options``: options of placing; ``inputs``: names of the inputs that every run sets anew, from the
+    first host of the list; ``kernels``: {function: device kinds for which libraries have the function}.
+    ``constants``: inputs whose values rewrite.target, which runs later, knows; costs are then those of the
+    kernels that rewrite.target will choose. None: nodes run unchanged. ``streamed``: inputs that each run
+    copies from the first host, as it does with ``inputs``; a device holds a streamed input only while the
+    input is read. ``weights``: {host: format of the weights of its products}; a layout may give single nodes
+    another format."""
 
     options: Options = field(default_factory=Options)
     inputs: tuple[str, ...] = ()

@@ -2,12 +2,18 @@
 
     Plan --write_snapshot--> bytes --read_snapshot--> Plan
 
-It is a shortcut, never the truth: a bundle without it, for other devices, or of another version of this
-package is read from its graph.json. Nothing in it is believed: its header has a schema, its columns a table
-(snapshot_columns.py), its graph the rules of a document, and the plan is checked by the independent checker.
+A snapshot is only a shortcut. A bundle without a snapshot, or with a snapshot that is for other devices or of
+another version of this package, is read from its graph.json. Everything in a snapshot is checked: its header
+by a schema, its columns by a table (snapshot_columns.py), its graph by the rules of a document, and the plan
+by the independent checker.
 
-    "GRPLAN" u16 version, u64 bytes of JSON, JSON (functions, types, layouts, texts, where each column lies),
-    columns, each at a multiple of 64 bytes
+The bytes of a snapshot, in order:
+
+    "GRPLAN"
+    u16        version
+    u64        number of bytes of JSON
+    JSON       functions, types, layouts, texts, and the place of each column
+    columns    each begins at a multiple of 64 bytes
 """
 
 from __future__ import annotations
@@ -24,10 +30,9 @@ from ..base.errors import DocumentError
 from ..base.json_text import parse_json
 from ..base.machine.devices import Device
 from ..base.machine.layout import Layout
-from ..ir.documents.columns import pool_type
 from ..ir.documents.document import check_schema
 from ..ir.documents.functions import check_functions, make_functions
-from ..ir.documents.loader import check_arg_nodes, check_order, check_placeholders
+from ..ir.documents.loader import check_arg_nodes, check_order, check_placeholders, pool_type
 from ..ir.documents.weights import ALIGNMENT, lay_out, write_values
 from ..ir.graph import Graph, TensorType
 from ..ir.ops.numerics import Numerics, options_error
@@ -35,12 +40,10 @@ from .checker.check import check
 from .snapshot_columns import of_group, read_columns
 from .types import Plan, Storage
 
-__all__ = ["read_snapshot", "write_snapshot"]
-
 _MAGIC = b"GRPLAN\x01\x00"
 _HEAD = len(_MAGIC) + 8
 _HEADER = "the header of a plan's snapshot"
-_BY_MEMORY = ("peak", "lower_bound")  # {(did, memory): value}
+_BY_MEMORY = ("peak", "lower_bound")  # fields of the form {(did, memory): value}
 _LISTS = ("causes", "layout_causes", "warnings", "aliases")
 _OTHERS = (
     "graph",
@@ -50,12 +53,12 @@ _OTHERS = (
     "numerics",
     "placement",
     "circular",
-)  # what kernels say is asked again where the plan is loaded
+)  # kernels compute ``circular`` again where the plan is loaded
 
 
 def write_snapshot(plan: Plan) -> bytes | None:
-    """The bytes of a plan; None for one that has what they do not hold: op models of a balancer, shards,
-    control dependencies, a name with a zero character, functions without the attrs of a file."""
+    """The snapshot of a plan; None if a snapshot cannot hold the plan's content: op models of a balancer,
+    shards, control dependencies, a name with a zero character, functions without the attrs of a file."""
     if not _can_hold(plan):
         return None
     graph = plan.graph
@@ -102,11 +105,11 @@ def _can_hold(plan: Plan) -> bool:
 def read_snapshot(
     data: memoryview, devices: Sequence[Device], inplace: Mapping[str, tuple[int, ...]] | None = None
 ) -> Plan | None:
-    """The plan in a snapshot, checked; None where it is of another version or for other devices.
+    """The plan in a snapshot, checked; None if the snapshot is of another version or for other devices.
 
-    The header is held against schemas/plan.schema.json, every column against its row of COLUMNS, then what
-    they say together against what a document's graph must be, and the plan by the checker. Raises
-    DocumentError for bytes that are damaged, and GraphError or CheckError as loading a document does.
+    The header is checked by schemas/plan.schema.json, every column by its row of COLUMNS, all columns
+    together by the rules of a document's graph, and the plan by the checker. Raises DocumentError for damaged
+    bytes, and GraphError or CheckError for what loading a document also refuses.
     """
     if bytes(data[: len(_MAGIC)]) != _MAGIC:
         return None
@@ -136,12 +139,13 @@ def read_snapshot(
 
 
 def _of(group: str, columns: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """{field: column}; Any, as mypy asks of ``**`` that each value fits every field that is left."""
+    """{field: column} of a group of columns. The values have type Any, because mypy requires that each value
+    passed by ``**`` fits every field that is not passed by name."""
     return {name: columns[f"{group}.{name}"] for name in of_group(group)}
 
 
 def _graph(header: Mapping[str, Any], columns: Mapping[str, np.ndarray]) -> Graph:
-    """The graph, its order a schedule and its inputs what may be set."""
+    """The graph in a snapshot, with checked order and inputs."""
     try:
         names = tuple(columns["names"].tobytes().decode().split("\0"))
     except UnicodeDecodeError:
@@ -178,7 +182,7 @@ def _plan(
         for name, value in header["lists"].items()
     }
     if len(lists["layout_causes"]) != len(header["layouts"]):
-        raise _damaged(f"it has {len(lists['layout_causes'])} causes of {len(header['layouts'])} layouts")
+        raise _damaged(f"it has {len(lists['layout_causes'])} causes for {len(header['layouts'])} layouts")
     return Plan(
         graph=graph,
         devices=devices,
@@ -192,7 +196,8 @@ def _plan(
 
 
 def _by_memory(said: Mapping[str, Any], storage: Storage) -> dict[str, Any]:
-    """``peak`` as the storages have it, and a ``lower_bound`` that is not above it."""
+    """The fields ``peak``, which must be the end of the last storage in each memory, and ``lower_bound``,
+    which must not exceed ``peak``."""
     found = {name: {(did, memory): value for did, memory, value in said[name]} for name in _BY_MEMORY}
     regions, row = np.unique(storage.region, return_inverse=True)
     end = np.zeros(len(regions), np.int64)

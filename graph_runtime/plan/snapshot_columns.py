@@ -1,6 +1,5 @@
-"""The columns of a plan's snapshot: one table of what each is called, its dtype, how many numbers it has and
-which they may be. Reading holds every column against its row, so that nothing behind it need doubt an index.
-"""
+"""The columns of a plan's snapshot: a table of their names, dtypes, lengths and ranges. Reading checks every
+column by its row of the table, so that later code can trust every index."""
 
 from __future__ import annotations
 
@@ -12,15 +11,13 @@ import numpy as np
 from ..base.errors import DocumentError
 from ..ir.documents.weights import ALIGNMENT
 
-__all__ = ["COLUMNS", "Column", "of_group", "read_columns"]
-
-_ANY = 1 << 62  # bytes; sums of two such numbers are int64
+_ANY = 1 << 62  # bytes: the sum of two such numbers fits int64
 
 
 class Column(NamedTuple):
-    """``name`` "group.field" as in the file, ``dtype`` there, ``length`` numbers, each from ``least`` to
-    below ``most``. Lengths and bounds are numbers or sizes by name, "nodes+1" is one more; the first column
-    with a length of a new name says that size."""
+    """A row of the table: ``name`` ("group.field") and ``dtype`` of the column in the file; ``length``, its
+    count of numbers, each from ``least`` to below ``most``. Lengths and bounds are numbers or names of sizes;
+    "nodes+1" is one more than "nodes". The first column whose length has a new name defines that size."""
 
     name: str
     dtype: str
@@ -59,14 +56,13 @@ def of_group(group: str) -> dict[str, str]:
 
 
 def read_columns(
-    extents: Mapping[str, Sequence[Any]],
-    data: memoryview,
-    sizes: Mapping[str, int],
+    extents: Mapping[str, Sequence[Any]], data: memoryview, sizes: Mapping[str, int]
 ) -> dict[str, np.ndarray]:
     """{name: read-only array} of every column in the table. ``extents`` {name: (dtype, count, offset in
-    data)}; ``sizes`` what the header says: functions, types, layouts, causes, devices, memories.
+    data)}; ``sizes``: numbers of functions, types, layouts, causes, devices and memories, as the header gives
+    them.
 
-    Raises DocumentError, with the column's name, for the first that is not as the table has it.
+    Raises DocumentError for the first column that differs from the table; the error names the column.
     """
     if extents.keys() != {column.name for column in COLUMNS}:
         wrong = sorted(extents.keys() ^ {column.name for column in COLUMNS})
@@ -108,7 +104,7 @@ def _taken(column: Column, extent: Sequence[Any], data: memoryview) -> np.ndarra
     if column.dtype == "bool" and raw.max(initial=0) > 1:
         raise _damaged(column.name, "is bool and holds bytes other than 0 and 1")
     array = raw.view(column.dtype)
-    return array if array.flags.aligned else array.copy()  # a file in a zip may lie anywhere
+    return array if array.flags.aligned else array.copy()  # a zip may have the file at any address
 
 
 def _check_values(column: Column, array: np.ndarray, most: int) -> None:

@@ -1,9 +1,9 @@
-"""Streamed inputs: weights that stay on the host and are copied by each run that reads them, into memory that
-other values share, instead of lying on a device for as long as the session lives.
+"""Streamed inputs: weights that stay on the host. Each run copies these weights to the device that reads
+them, into memory that other values share; other weights lie on a device for as long as the session lives.
 
-    "conv*", "w1"    these inputs, by globs over their names
-    "auto"           as many of the largest weights as make a placement fit, if that is better than what else
-                     fits; a policy compares
+    "conv*", "w1"    streams the inputs whose names match these globs
+    "auto"           streams as many of the largest weights as are needed for a placement to fit, if a policy
+                     finds this placement better than any placement that fits without streaming
 """
 
 from __future__ import annotations
@@ -21,18 +21,16 @@ from ..ir.graph import Graph
 if TYPE_CHECKING:
     from .placing.problem import PlacementProblem
 
-__all__ = ["AUTO", "choose_streamed", "named_inputs"]
-
 AUTO = "auto"
 
 
 def named_inputs(
     graph: Graph, devices: Sequence[Device], globs: Sequence[str], inputs: Collection[str]
 ) -> tuple[str, ...]:
-    """The inputs that ``globs`` name, in the graph's order. ``inputs``: those that every run sets anyway.
+    """The inputs that ``globs`` name, in the graph's order, without ``inputs``, which every run sets anyway.
 
-    Raises PlanError for a glob that names none, and for an input that an output is written into; InputError
-    where no device is a host, which would keep them.
+    Raises PlanError for a glob that names no input, and for an input into which an output is written;
+    InputError if there is no host to keep the streamed inputs.
     """
     names = list(graph.input_names)
     found: set[str] = set()
@@ -59,8 +57,9 @@ def choose_streamed(
     policy: str | Callable[..., Any],
     constants: Collection[str] | None,
 ) -> tuple[str, ...]:
-    """The weights to stream for the best that ``policy`` finds; () where all have room, or nothing is gained.
-    ``make(streamed)``: the problem. ``constants``: the inputs that are constants, None: not known."""
+    """The weights to stream for the best result of ``policy``; () if all weights have room, or streaming
+    gains nothing. ``make``: function that makes the problem for given streamed inputs. ``constants``: inputs
+    that are constants; None: they are not known."""
     from .placing.policies import decide, wanted_room
     from .placing.schedule import NO_ROOM, evaluate
 
@@ -98,8 +97,8 @@ def choose_streamed(
 def _weights(
     problem: PlacementProblem, device: int, constants: Collection[str] | None
 ) -> list[tuple[str, int]]:
-    """(input, bytes of a bank) of the inputs that runs do not set, largest first; where it is known which are
-    constants, of those."""
+    """Pairs (input, bytes of a bank) of the inputs that runs do not set, largest first. If constants are
+    known, the list has only constants."""
     graph, room = problem.graph, problem.room
     written = {
         int(graph.input_eids[into]) for _, into in graph.hints.aliases if 0 <= into < len(graph.inputs)

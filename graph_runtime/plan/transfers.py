@@ -1,7 +1,7 @@
-"""Placement -> PlacedGraph: a __copy wherever a node's input lives on another device.
+"""Placement -> PlacedGraph: a __copy for every node input that lies on another device than the node.
 
-One copy serves every consumer of an entry on a device, a value is never copied to where it already lives, and
-a graph that has its copies is handed on as it is.
+One copy serves every consumer of an entry on a device. A value is never copied to a device that has it. A
+graph that already has its copies is unchanged.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..ir.graph import COPY, Func, Graph, Hints
-from .columns import follow, is_copy, ragged, slot_nid, starts
+from ..ir.graph import COPY, Func, Graph
+from .columns import follow, is_copy, move_hints, ragged, slot_nid, starts
 from .types import PlacedGraph, Placement
-
-__all__ = ["insert_transfers"]
 
 COPY_FUNC = Func(
     COPY, None, {}, 1, 1, raw={"func_name": COPY, "num_inputs": "1", "num_outputs": "1", "flatten_data": "0"}
@@ -22,25 +20,13 @@ COPY_FUNC = Func(
 
 
 def insert_transfers(placement: Placement) -> PlacedGraph:
-    """Insert the copies that the placement asks for, each right before its first consumer.
+    """Insert the copies that the placement needs, each right before its first consumer.
 
-    A copy whose source is a graph input runs when that input is set (``at_input``), unless that is streamed,
-    or an output is written into that input's buffer, which changes it on every run. Copies of the file
-    run as written, at_input where the file says so.
+    A copy of a graph input runs when that input is set (``at_input``), unless the input is streamed, or an
+    output is written into the input's buffer, which changes the input on every run. Copies in the file run as
+    the file says, at_input or on every run.
     """
-    graph, did = placement.graph, placement.did
-    at_input = np.zeros(graph.num_nodes, bool)
-    at_input[list(graph.hints.at_input)] = True
-    placed = PlacedGraph(
-        graph,
-        placement.devices,
-        did,
-        np.arange(graph.num_nodes),
-        at_input,
-        placement.cause_id,
-        placement.causes,
-        placement.warnings,
-    )
+    graph, did, placed = placement.graph, placement.did, PlacedGraph.of(placement)
     entry_did = np.repeat(did, np.diff(graph.row_ptr))
     reader = slot_nid(graph)
     crossing = np.flatnonzero((entry_did[graph.in_eid] != did[reader]) & ~is_copy(graph)[reader])
@@ -54,25 +40,26 @@ def insert_transfers(placement: Placement) -> PlacedGraph:
 
 @dataclass(slots=True)
 class _Insertions:
-    """What to insert and which inputs to change. Entries >= num_entries are those of the new copies, in
-    order."""
+    """The copies to insert and the inputs to change. Entries from num_entries on are those of the new copies,
+    in order."""
 
-    source: list[int] = field(default_factory=list)  # eid in the old graph
-    target: list[int] = field(default_factory=list)  # did
-    before: list[int] = field(default_factory=list)  # nid of the first consumer
-    slots: list[int] = field(default_factory=list)  # elements of in_eid to change ...
-    eids: list[int] = field(default_factory=list)  # ... to these entries
+    source: list[int] = field(default_factory=list)  # eid of each copy's source in the old graph
+    target: list[int] = field(default_factory=list)  # did of each copy
+    before: list[int] = field(default_factory=list)  # nid of the first consumer of each copy
+    slots: list[int] = field(default_factory=list)  # elements of in_eid to change
+    eids: list[int] = field(default_factory=list)  # new entries of these elements
 
 
 def _choose(
     placed: PlacedGraph, entry_did: np.ndarray, slots: np.ndarray, readers: np.ndarray
 ) -> _Insertions:
-    """Walk the crossing inputs in node order and find or make the copy that each reads."""
+    """Walk the inputs that come from another device, in node order; find or make the copy that each of them
+    reads."""
     graph, copies = placed.graph, _Insertions(slots=slots.tolist())
     value, made = _values(graph)
     sources, count, made_by = graph.in_eid[slots], graph.num_entries, graph.entry_nid.tolist()
     held = np.concatenate([value[sources], made])
-    lives: dict[tuple[int, int], int] = {}  # (value, did) -> entry that holds it there
+    lives: dict[tuple[int, int], int] = {}  # {(value, did): entry that holds the value on the device}
     for eid, key in zip(
         held.tolist(), zip(value[held].tolist(), entry_did[held].tolist(), strict=True), strict=True
     ):
@@ -82,7 +69,7 @@ def _choose(
     )
     for eid, of, did, nid in rows:
         at = lives.get((of, did))
-        if at is None or (at < count and made_by[at] >= nid):  # a later copy of the file is no use
+        if at is None or (at < count and made_by[at] >= nid):  # the file's copy comes too late
             at = lives[of, did] = count + len(copies.source)
             copies.source.append(eid)
             copies.target.append(did)
@@ -92,11 +79,11 @@ def _choose(
 
 
 def _values(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
-    """The entry each entry is a copy of (through the file's copies that keep the type), and those copies'
-    entries.
+    """Pair of two arrays: for each entry, the entry of the value that it copies, through copies of the file
+    that keep the type; and the entries of those copies.
 
-    An at_input copy holds what its input was when it was set: it is a value of its own if that input is
-    written later.
+    A copy of an input into which an output is written counts as a value of its own, because the copy keeps
+    the bytes as they were set.
     """
     parent = np.arange(graph.num_entries)
     nids = np.flatnonzero(is_copy(graph))
@@ -115,8 +102,8 @@ def _written_inputs(graph: Graph) -> np.ndarray:
 
 
 def _insert(placed: PlacedGraph, copies: _Insertions, streamed: list[int]) -> PlacedGraph:
-    """Renumber: old nodes keep their order, copy k comes before old node ``before[k]`` (ascending).
-    ``streamed``: entries of inputs whose copies every run makes."""
+    """The graph with the copies. Old nodes keep their order; copy k comes before old node ``before[k]``
+    (ascending). ``streamed``: entries of inputs that every run copies."""
     graph = placed.graph
     before = np.array(copies.before, np.int64)
     n, extra = graph.num_nodes, len(before)
@@ -195,6 +182,12 @@ def _rebuild(
     in_eid[old_slot], in_eid[in_ptr[new_nid]] = renumber[reads], old_eid[copies.source]
     type_id = np.empty(row_ptr[-1], graph.type_id.dtype)
     type_id[old_eid], type_id[new_eid] = graph.type_id, graph.type_id[copies.source]
+
+    def spread(column: np.ndarray, empty: object) -> np.ndarray:
+        wide = np.full(row_ptr[-1], empty, object if empty == "" else np.int64)
+        wide[old_eid] = column
+        return wide
+
     deps = {int(old_nid[k]): tuple(old_nid[list(v)].tolist()) for k, v in graph.control_deps.items()}
     return replace(
         graph,
@@ -207,7 +200,7 @@ def _rebuild(
         type_id=type_id,
         inputs=old_nid[graph.inputs],
         outputs=old_eid[graph.outputs],
-        hints=_move_hints(graph.hints, old_eid, int(row_ptr[-1]), old_nid),
+        hints=move_hints(graph.hints, spread, old_nid),
         extra_columns={
             name: (tag, _move_column(value, old_eid, int(row_ptr[-1])))
             for name, (tag, value) in graph.extra_columns.items()
@@ -217,42 +210,16 @@ def _rebuild(
 
 
 def _spread(ptr: np.ndarray, old_nid: np.ndarray, total: int) -> tuple[np.ndarray, np.ndarray]:
-    """Row pointers with a row of one element for each new node, and where each old element went."""
+    """(row pointers with a row of one element for each new node, new position of each old element)."""
     counts = np.ones(total, np.int64)
     counts[old_nid] = np.diff(ptr)
     moved = starts(counts)
     return moved, ragged(moved[old_nid], np.diff(ptr))
 
 
-def _move_hints(hints: Hints, old_eid: np.ndarray, total: int, old_nid: np.ndarray) -> Hints:
-    """The hints in the new numbering; -1 where the file says nothing, as for every new copy."""
-
-    def moved(column):
-        if column is None:
-            return None
-        wide = np.full(total, -1, np.int64)
-        wide[old_eid] = column
-        return wide
-
-    scope = hints.storage_scope
-    if scope is not None:
-        wide = np.full(total, "", object)
-        wide[old_eid] = scope
-        scope = tuple(wide)
-    return replace(
-        hints,
-        device_type=moved(hints.device_type),
-        device_id=moved(hints.device_id),
-        storage_id=moved(hints.storage_id),
-        storage_scope=scope,
-        layout=moved(hints.layout),
-        at_input=tuple(int(old_nid[n]) for n in hints.at_input),
-    )
-
-
 def _move_column(column, old_eid: np.ndarray, total: int):
-    """A column that nothing reads keeps its elements, 0 for the new entries; one that has not one an entry
-    stays."""
+    """Move a column that no code reads to the new graph. If the column has a number per entry, each number
+    stays with its entry, and new entries get 0. A column of another length is unchanged."""
     if not isinstance(column, tuple) or len(column) != len(old_eid):
         return column
     wide = np.zeros(total, np.int64)

@@ -1,7 +1,8 @@
-"""What a wish about layouts asks for: {"conv*": "l1/block[4x8]"}.
+"""Wishes about layouts: {"conv*": "l1/block[4x8]"}.
 
-A wish is words between slashes, in any order, each of which changes one thing: a memory (dram, l1), a layout
-(row_major, tile), a format (bf16, ...), a sharding (shards.read_wish) or "interleaved". str(Layout) is one.
+A wish is one or more words with slashes between them, in any order. Each word changes one part of a layout:
+the memory (dram, l1), the layout (row_major, tile), the format (bf16, ...), or the sharding
+(shards.read_wish, or "interleaved"). str(Layout) is a wish, too.
 """
 
 from __future__ import annotations
@@ -17,15 +18,13 @@ from ..base.machine.layout import DRAM, L1, ROW_MAJOR, TILE, Layout, matrix, sha
 from ..base.machine.shards import KINDS, ShardWish, read_wish, resolve
 from ..ir.graph import TensorType
 
-__all__ = ["Wish", "read_wishes", "wished"]
-
 _INTERLEAVED = "interleaved"
 _WORDS = (DRAM, L1, ROW_MAJOR, TILE, _INTERLEAVED, *KINDS, *FORMATS)
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What one text asks for; None: the layout that the tensor has anyway."""
+    """The parts of one wish. A part that is None leaves that part of the tensor's layout unchanged."""
 
     text: str
     memory: str | None = None
@@ -36,15 +35,15 @@ class Wish:
 
 
 def read_wishes(wishes: Mapping[str, str]) -> dict[str, Wish]:
-    """{glob: what its text asks for}. Raises PlanError for a word that means nothing, and for no such
-    mapping."""
+    """{glob: the parts of its wish}. Raises PlanError for an unknown word, and for a value that is no mapping
+    from globs."""
     if not isinstance(wishes, Mapping) or not all(isinstance(glob, str) for glob in wishes):
         raise PlanError(f"layouts are {{'names': 'memory/layout/...'}}, got {wishes!r}", got=wishes)
     return {glob: _read(text) for glob, text in wishes.items()}
 
 
 def _read(text: str) -> Wish:
-    said: dict[str, Any] = {}  # what is said of each name of Wish
+    said: dict[str, Any] = {}  # {field of Wish: value}
     for word in str(text).split("/"):
         kinds = [
             name
@@ -76,8 +75,8 @@ def _read(text: str) -> Wish:
 
 
 def wished(type_: TensorType, layout: Layout, wish: Wish, descriptor: Descriptor) -> Layout:
-    """``layout`` of a type on a device, with what a wish asks for. Raises PlanError, or DeviceError for a
-    memory that the device does not have, where it cannot be."""
+    """The layout that results when a wish changes ``layout``, the layout of a type on a device. Raises
+    PlanError for an impossible result, or DeviceError for a memory that the device lacks."""
     made = _merged(type_, layout, wish, descriptor)
     reason = _fault(type_, made, descriptor)
     if reason:
@@ -86,7 +85,8 @@ def wished(type_: TensorType, layout: Layout, wish: Wish, descriptor: Descriptor
 
 
 def _merged(type_: TensorType, layout: Layout, wish: Wish, descriptor: Descriptor) -> Layout:
-    """The layout with what the wish says; a sharding needs l1, a block format tiles."""
+    """The layout changed by a wish. A sharding puts the tensor in l1 unless the wish names a memory, a block
+    format puts it in tiles unless the wish names a layout."""
     memory = descriptor.memory(wish.memory or (L1 if wish.shard else layout.memory)).name
     fmt = wish.format or layout.format
     block = FORMATS[fmt].shared_exponent

@@ -1,4 +1,5 @@
-"""Layouts that a caller asks for by name (wish.py has the words), over those of the file and the default."""
+"""Layouts that a caller asks for by node name (wish.py has the words). They take precedence over the file's
+layouts and the default layout."""
 
 from __future__ import annotations
 
@@ -6,17 +7,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..base.errors import DeviceError, GraphRuntimeError, PlanError
+from ..base.errors import DeviceError, PlanError
 from ..base.machine.layout import Layout
-from ..ir.graph import TensorType
 from .columns import is_copy
 from .globs import matching
 from .types import PlacedGraph
 from .wish import Wish, read_wishes, wished
 
-__all__ = ["Table", "follow_wishes"]
-
-# the distinct (layout, why) in use, and the id of each
+# {(layout, reason): id} of the layouts in use
 Table = dict[tuple[Layout, str], int]
 
 
@@ -27,12 +25,12 @@ def follow_wishes(
     table: Table,
     unused: list[str] | None = None,
 ) -> np.ndarray:
-    """int32 [entries]: ``layout_id`` with the wishes followed; new layouts go into ``table``.
+    """int32 [entries]: ``layout_id`` after the wishes are followed; new layouts are added to ``table``.
 
-    A glob names all entries of its nodes that live on devices, and the copies that the planner inserted of
-    them; the last glob that names an entry wins. ``unused`` takes a sentence about each glob whose nodes all
-    run on hosts. Raises PlanError for such a glob where that is None, for a word that means nothing, and a
-    layout that the entry or its device cannot have.
+    A glob names all entries of its nodes that live on devices, and the planner's copies of them; the last
+    glob that names an entry wins. ``unused`` takes a sentence about each glob whose nodes all run on hosts.
+    If ``unused`` is None, such a glob raises PlanError, as do an unknown word, and a layout that the entry or
+    its device cannot have.
     """
     graph, layout_id = placed.graph, layout_id.copy()
     entry_did = np.repeat(placed.did, np.diff(graph.row_ptr))
@@ -66,18 +64,8 @@ def _apply(placed: PlacedGraph, eid: int, layout: Layout, wish: Wish) -> Layout:
     try:
         return wished(type_, layout, wish, device.descriptor)
     except (PlanError, DeviceError) as error:
-        raise _at_node(placed, nid, wish, type_, error) from None
-
-
-def _at_node(
-    placed: PlacedGraph, nid: int, wish: Wish, type_: TensorType, error: GraphRuntimeError
-) -> PlanError:
-    name, origin = placed.graph.names[nid], int(placed.origin[nid])
-    device = str(placed.devices[placed.did[nid]])
-    return PlanError(
-        f"node {name!r} on {device} makes {type_}, which cannot be {wish.text}: {error}",
-        node=name,
-        device=device,
-        got=wish.text,
-        path=f"$.nodes[{origin}]" if origin >= 0 else None,
-    )
+        where = placed.where(nid)
+        text = (
+            f"node {where['node']!r} on {where['device']} makes {type_}, which cannot be {wish.text}: {error}"
+        )
+        raise PlanError(text, got=wish.text, **where) from None

@@ -1,4 +1,5 @@
-"""Activations that exporters write out: gelu by erf and by tanh, silu, hard_swish."""
+"""Fusion of activations that exporters write as several ops into one op: gelu by erf and by tanh, silu,
+hard_swish."""
 
 from __future__ import annotations
 
@@ -9,12 +10,10 @@ from ..ir.ops import registry
 from .matching import closed, factors, is_close, with_number
 from .net import Net, NetNode, NetValue
 
-__all__ = ["activations"]
-
 
 def activations(net: Net) -> None:
-    """x/2 (1 + erf(x / sqrt 2)), x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), x sigmoid(x), x clip(x + 3,
-    0, 6) / 6: factors in any order."""
+    """Fuse x/2 (1 + erf(x / sqrt 2)), x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), x sigmoid(x) and x
+    clip(x + 3, 0, 6) / 6, whatever the order of their factors, into one op each."""
     for node in net.nodes("multiply", "divide"):
         found = factors(node.output)
         if len(found.values) != 2:
@@ -44,7 +43,8 @@ def _replace(
 
 
 def _gelu(x: NetValue, gate: NetValue, number: float) -> tuple[str, dict[Any, Any], list[NetNode]] | None:
-    """number x (1 + f(u)) with number 1/2."""
+    """(op, attributes, nodes) of the gelu that is ``number`` times x times ``gate``, where the number is 1/2
+    and the gate 1 + f(u); None if there is no such gelu."""
     if not is_close(number, 0.5):
         return None
     plus = with_number(gate, "add")
@@ -64,7 +64,7 @@ def _gelu(x: NetValue, gate: NetValue, number: float) -> tuple[str, dict[Any, An
 
 
 def _cubic(x: NetValue, value: NetValue) -> list[NetNode] | None:
-    """The nodes of x + 0.044715 x^3."""
+    """The nodes that compute x + 0.044715 x^3 as ``value``; None if ``value`` is computed in another way."""
     if value.op != "add" or x not in value.maker.inputs:
         return None
     a, b = value.maker.inputs
@@ -84,7 +84,8 @@ def _cubic(x: NetValue, value: NetValue) -> list[NetNode] | None:
 
 
 def _gate(x: NetValue, gate: NetValue, number: float) -> tuple[str, dict[Any, Any], list[NetNode]] | None:
-    """number x f(x)."""
+    """(op, attributes, nodes) of the activation that is ``number`` times x times ``gate``, where the gate is
+    a function of x; None if there is no such activation."""
     f = gate.producer
     if f is None or not f.inputs:
         return None

@@ -1,4 +1,4 @@
-"""A net's lists -> a Model, and the device columns of a graph as names."""
+"""Conversion of a net's lists to a Model, and of a graph's device columns to names."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from ..ir.model import Model, Note
 from ..ir.overwrites import in_order
 from .values import NetNode, NetValue
 
-__all__ = ["assemble", "column_devices"]
-
 
 def column_devices(graph: Graph) -> list[str | None]:
-    """What the file's device columns say of each node: "tt:0", "4:1" for a DLDeviceType without a name, None
-    without columns or for a node that makes nothing."""
+    """The device that the file's columns give each node: "tt:0", or "4:1" for a DLDeviceType without a name.
+    None for each node if the file has no such columns, and for a node without outputs."""
     types = graph.hints.device_type
     if types is None:
         return [None] * graph.num_nodes
@@ -40,10 +38,9 @@ def assemble(
     notes: Sequence[Note],
     changed: bool,
 ) -> Model:
-    """The model that ``source`` has become: its inputs, in their order with new constants behind them,
-    the     nodes that are left, the outputs, and what is noted of the changes. Columns of the source that
-    say where a tensor is stored do not survive     a change; devices, aliases, numerics and policy do.
-    Raises GraphError where rules made a cycle."""
+    """The rewritten model of ``source``. It has the source's inputs in order, then new constants, then the
+    remaining nodes, the outputs and the notes. If anything changed, the storage columns of the source are
+    dropped; devices, aliases, numerics and policy are kept. Raises GraphError if rules made a cycle."""
     all_notes = (*source.notes, *notes)
     if not changed:
         return replace(source, notes=all_notes) if notes else source
@@ -62,7 +59,7 @@ def assemble(
 
 
 def _scheduled(nodes: Iterable[NetNode]) -> Iterator[NetNode]:
-    """The nodes, in their order but each behind what it reads."""
+    """The nodes in order, except that a node whose inputs are made later moves after their makers."""
     done: set[NetNode] = set()
     for first in nodes:
         stack = [first]
@@ -85,7 +82,8 @@ def _scheduled(nodes: Iterable[NetNode]) -> Iterator[NetNode]:
 def _unique_names(
     inputs: list[NetValue], nodes: list[NetNode], outputs: Sequence[NetValue]
 ) -> dict[NetValue | NetNode, str]:
-    """A name for each: what users say, names of inputs and outputs, stays; others step aside."""
+    """A unique name for each input and node. Names of inputs and outputs, which users know, stay; others
+    change if they occur twice."""
     fixed: list[NetValue | NetNode] = [v for v in inputs if v.constant is None]
     fixed += dict.fromkeys(v.producer for v in outputs if v.producer is not None)
     names: dict[NetValue | NetNode, str] = {}
@@ -129,7 +127,7 @@ def _graph(
 
 
 def _maker(value: NetValue) -> NetNode | None:
-    """The node that computes a value, behind those that only say another shape; None: it is an input."""
+    """The node that computes a value, looking through reshapes; None if that value is an input."""
     while value.producer is not None and value.producer.is_nop:
         value = value.producer.inputs[0]
     return value.producer
@@ -138,7 +136,7 @@ def _maker(value: NetValue) -> NetNode | None:
 def _read_first(
     hints: Hints, before: Sequence[NetValue], nodes: list[NetNode], outputs: Sequence[NetValue]
 ) -> list[NetNode]:
-    """The nodes in an order in which inputs are read before outputs overwrite them, as far as there is one;
+    """The nodes in an order in which inputs are read before outputs overwrite them, as far as possible;
     ``before``: the inputs in the file's order."""
     number = {node: i for i, node in enumerate(nodes)}
     readers = [[number[r] for v in node.outputs for r in v.readers if r in number] for node in nodes]
@@ -148,7 +146,7 @@ def _read_first(
 
 
 def _reading(value: NetValue, number: Mapping[NetNode, int]) -> set[int]:
-    """The nodes that read a value, in other shapes, too."""
+    """Numbers of the nodes that read a value, directly or through a reshape."""
     found: set[int] = set()
     for node in value.readers:
         if node in number:
@@ -159,7 +157,8 @@ def _reading(value: NetValue, number: Mapping[NetNode, int]) -> set[int]:
 
 
 def _hints(old: Hints, before: Sequence[NetValue], inputs: list[NetValue], nodes: list[NetNode]) -> Hints:
-    """What the file asked for and still holds; ``before``: the inputs in the file's order."""
+    """The file's hints that still apply to the rewritten graph; ``before``: the inputs in the file's
+    order."""
     at = {value: i for i, value in enumerate(inputs)}
     aliases = tuple((out, at[before[i]]) for out, i in old.aliases if before[i] in at)
     kept = Hints(aliases=aliases, numerics=old.numerics, policy=old.policy)
@@ -168,7 +167,11 @@ def _hints(old: Hints, before: Sequence[NetValue], inputs: list[NetValue], nodes
     on = [_device_of(v, nodes) for v in inputs]
     places = _devices_of_nodes(nodes)
     on += [places[node] for node in nodes for _ in node.outputs]
-    numbers = {name: _number(name) for name in dict.fromkeys(on)}
+    types, parts = dl_types(), {name: name.partition(":") for name in dict.fromkeys(on)}
+    numbers = {
+        name: (int(kind) if kind.isdecimal() else types[kind], int(ordinal))
+        for name, (kind, _, ordinal) in parts.items()
+    }
     return replace(
         kept,
         device_type=np.array([numbers[p][0] for p in on], np.int64),
@@ -177,22 +180,18 @@ def _hints(old: Hints, before: Sequence[NetValue], inputs: list[NetValue], nodes
 
 
 def _device_of(value: NetValue, nodes: list[NetNode]) -> str:
-    """Of an input: what was said, for a new constant its first reader's."""
+    """The device of an input: for an input of the file the device that the file gives it, for a new constant
+    the device of its first reader."""
     if value.device is not None:
         return value.device
     return next((node.device for node in (*value.readers, *nodes[:1]) if node.device), "cpu:0")
 
 
 def _devices_of_nodes(nodes: list[NetNode]) -> dict[NetNode, str]:
-    """What was said of each; of a new one of which nothing was, where the first value is that it reads and
-    of which something was."""
+    """The device of each node: for a node of the file the device that the file gives it, for a new node the
+    device of its first input that has a device."""
     places: dict[NetNode, str] = {}
     for node in nodes:
         read = (v.device if v.producer is None else places[v.producer] for v in node.inputs)
         places[node] = node.device or next(filter(None, read), "cpu:0")
     return places
-
-
-def _number(name: str) -> tuple[int, int]:
-    kind, _, ordinal = name.partition(":")
-    return (int(kind) if kind.isdecimal() else dl_types()[kind]), int(ordinal)

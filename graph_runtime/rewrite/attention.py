@@ -1,4 +1,4 @@
-"""softmax(q k^T scale + bias) v -> the op attention, also where where(seen, scores, -inf) hides keys."""
+"""softmax(q k^T scale + bias) v -> the op attention, also if keys are hidden by where(seen, scores, -inf)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ from .net import Net, NetNode, NetValue
 from .neutral import permutation
 from .ranges import keeps_range
 
-__all__ = ["attentions"]
-
 
 @dataclass
 class _Scores:
-    """scale q k^T (+ bias) before the softmax; ``k`` is [.., d, t] unless ``k_is_rows``. ``seen``: which keys
-    are not hidden, [.., 1, t]."""
+    """The scores scale q k^T (+ bias) that the softmax reads. ``k`` is [.., t, d] if ``k_is_rows``, else [..,
+    d, t]. ``seen``: mask of the keys that are not hidden, [.., 1, t]."""
 
     q: NetValue
     k: NetValue
@@ -36,9 +34,9 @@ class _Scores:
 
 
 def attentions(net: Net) -> None:
-    """matmul(softmax(matmul(q, k^T) * scale + bias), v), the scale on either side of the product, where an
-    attention kernel runs wherever these nodes do, k comes transposed from rows, and both products name the
-    same numerics."""
+    """Fuse matmul(softmax(matmul(q, k^T) * scale + bias), v), with the scale on either side of the product,
+    into the op attention. Conditions: every device that runs these nodes has an attention kernel, k is a
+    transpose of rows, and both products have the same numerics."""
     if registry.get("attention") is None:
         return
     for node in net.nodes("matmul"):
@@ -61,7 +59,8 @@ def attentions(net: Net) -> None:
 
 
 def _scores(value: NetValue) -> _Scores | None:
-    """The scores that a softmax reads, taken apart."""
+    """The scores that a softmax reads, split into their parts; None if ``value`` is computed in another
+    way."""
     if value.op == "where" and value.used_once:
         seen, scores, hidden = value.maker.inputs
         found = _biased(scores) if scores.type == value.type else None
@@ -75,7 +74,8 @@ def _scores(value: NetValue) -> _Scores | None:
 
 
 def _biased(value: NetValue) -> _Scores | None:
-    """A product of queries and keys, with what is added to it."""
+    """The parts of scores: a product of queries and keys, and the bias added to it; None for any other
+    value."""
     plain = _product(value)
     if plain is not None or value.op != "add" or not value.used_once:
         return plain
@@ -117,7 +117,8 @@ def _product(value: NetValue) -> _Scores | None:
 
 
 def _unscaled(value: NetValue) -> tuple[NetValue, float, list[NetNode]]:
-    """A value without the numbers that it is multiplied or divided by; NaN where one may not be moved."""
+    """(value before it was multiplied and divided by numbers, product of these factors, the nodes that
+    multiply and divide). The product is NaN if a factor may not be moved (ranges.py)."""
     scale, nodes = 1.0, list[NetNode]()
     while value.used_once:
         found = with_number(value, "multiply") or with_number(value, "divide")
@@ -172,7 +173,7 @@ def _replace(net: Net, root: NetNode, found: _Scores, softmax: NetNode) -> None:
 
 
 def _rows(seen: NetValue, k: NetValue) -> tuple[int, ...] | None:
-    """The shape in which a mask of keys lies along the rows of k; None where k is shared by several masks."""
+    """The shape in which a mask of keys matches the rows of k; None if k would need several masks."""
     shape = (*seen.shape[:-2], seen.shape[-1] if seen.shape else 1, 1)
     fits = len(shape) <= len(k.shape) and np.broadcast_shapes(shape, k.shape) == k.shape
     return shape if fits else None
@@ -181,7 +182,7 @@ def _rows(seen: NetValue, k: NetValue) -> tuple[int, ...] | None:
 def _hidden(
     net: Net, root: NetNode, seen: NetValue, value: NetValue | None, fill: float, dtype: str
 ) -> NetValue:
-    """A value, else 0, with ``fill`` for the keys that are hidden."""
+    """The tensor that is ``value`` (None: 0) where ``seen`` is true, and ``fill`` at the hidden keys."""
     own, number = (
         net.constant(Constant.of(np.array(n, dtypes.to_numpy(dtype)), "what hides keys"), "hidden")
         for n in (0, fill)

@@ -1,4 +1,5 @@
-"""Elementwise ops that follow a product run on its results while they are in cache: its epilogue."""
+"""Fusion of elementwise ops into the product that they follow, as the product's epilogue: the ops run on the
+product's results while these are in cache."""
 
 from __future__ import annotations
 
@@ -6,12 +7,10 @@ from .groups import Group, grow
 from .net import Net, NetNode
 from .products import WITH_EPILOGUE, given
 
-__all__ = ["epilogues"]
-
 
 def epilogues(net: Net) -> None:
-    """Bias, activation, residual and what else follows a product and is of its type, up to the first value
-    that others read too."""
+    """Fuse a product with the elementwise ops of its type that follow it (bias, activation, residual). Fusion
+    ends with the first op whose result has further readers."""
     position = {node: i for i, node in enumerate(net.nodes())}
     for node in sorted(net.nodes(*WITH_EPILOGUE), key=position.__getitem__):
         if node.attrs["epilogue"]:
@@ -22,9 +21,10 @@ def epilogues(net: Net) -> None:
 
 
 def _take(net: Net, product: NetNode, group: Group) -> bool:
-    """Make one node of a product and a group; False where some device would lose it."""
-    inputs, program = group.program(len(product.inputs))
-    attrs = {**given(product), "epilogue": program}
+    """Replace a product and a group by one node; False if some device that runs them could not run that
+    node."""
+    inputs, epilogue = group.body(len(product.inputs))
+    attrs = {**given(product), "epilogue": epilogue}
     inputs = [*product.inputs, *inputs]
     if not net.keeps_support(group.nodes, product.op_name, inputs, **attrs):
         return False

@@ -1,5 +1,5 @@
-"""What depends on constants only is computed once, when the model is compiled: at once what is small or made
-of what is, large results when they are read."""
+"""Folding of values that depend only on constants, when the model is compiled. Small results, and results of
+small inputs, are computed at once; large results when they are read."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from collections.abc import Callable
 import numpy as np
 
 from ..base.errors import GraphRuntimeError, MissingDataError
-from ..base.machine.devices import HOST_KERNELS
+from ..base.machine.descriptors import HOST_KERNELS
 from ..ir.model import Constant, op_recipe
 from ..ir.ops import registry
 from .net import Net, NetNode
 
-__all__ = ["fold", "folded"]
-
-_GROWTH = 4  # a result so many times as large as what it is made of is not worth keeping as a constant,
-_KEPT = 1 << 20  # unless it has no more bytes than this
+_GROWTH = 4  # a result this many times larger than its inputs is kept as a constant
+_KEPT = 1 << 20  # only if it has at most this many bytes
 
 
 def fold(net: Net) -> None:
@@ -43,8 +41,9 @@ def fold(net: Net) -> None:
 
 
 def _worth(net: Net) -> set[NetNode]:
-    """The nodes of constants only whose results are worth keeping: those that do not grow, and those that
-    nothing but such nodes read, so that they are not kept themselves."""
+    """The nodes, all of whose inputs are constants, that are worth folding: nodes whose result is not much
+    larger than their inputs, and nodes that only nodes worth folding read (the results of the latter need not
+    be kept)."""
     found = dict[NetNode, None]()
     for node in net.nodes():
         if node.op is None or not node.inputs or len(node.outputs) != 1 or node.output.heads:
@@ -61,7 +60,8 @@ def _worth(net: Net) -> set[NetNode]:
 
 
 def _is_late(net: Net, node: NetNode) -> bool:
-    """Whether it waits for rewrite.quantized: an op on a grid, where only hosts run."""
+    """Whether the node must stay for integers/quantized.py: it is an op on a grid of integers, and the model
+    runs on hosts only."""
     return registry.require(node.op_name).late and all(kind == HOST_KERNELS for kind in net.kinds)
 
 
@@ -71,14 +71,15 @@ def _grows(node: NetNode) -> bool:
 
 
 def folded(node: NetNode, held: set[Constant] | None = None) -> Constant | None:
-    """The constant of a node's result. None where its reference fails, as it would when it ran. ``held``: the
-    constants that this has computed; more come in. A result of those and of small ones is computed at
-    once where it has few bytes: else each reader of what is read twice would compute it again."""
+    """A node's result as a constant; None if the op's reference fails, in which case the run would fail, too.
+    ``held``: constants computed so far; new ones are added. A result of few bytes is computed at once if its
+    inputs are small or already computed, because otherwise each of its readers would compute it again."""
     compute = _reference(node)
-    inputs = [v.constant for v in node.inputs if v.constant is not None]  # all are
+    inputs = [v.constant for v in node.inputs if v.constant is not None]  # drops none: all are constants
     source = f"folded from {', '.join(dict.fromkeys(c.source for c in inputs))}"
+    source = source if len(source) <= 200 else f"{source[:200]} ..."
     recipe = op_recipe(node.op_name, node.attrs)
-    lazy = Constant.derived(node.output.type, compute, *inputs, source=_short(source), recipe=recipe)
+    lazy = Constant.derived(node.output.type, compute, *inputs, source=source, recipe=recipe)
     few = lazy.is_small if held is None else lazy.type.nbytes <= _KEPT
     if not few or not all(c.is_small or (held and c in held) for c in inputs):
         return lazy
@@ -104,7 +105,3 @@ def _reference(node: NetNode) -> Callable[..., np.ndarray]:
         return np.asarray(op.reference(list(arrays), attrs)[0])
 
     return compute
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 200 else f"{text[:200]} ..."

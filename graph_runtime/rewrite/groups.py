@@ -1,5 +1,5 @@
-"""Groups of elementwise ops that become one kernel: a seed and what follows it, closed, so that nothing in
-the middle is read by others and no value is computed twice."""
+"""Groups of elementwise ops that become one kernel: a seed and the nodes that follow it. A group is closed:
+nothing else reads its inner values, and no value is computed twice."""
 
 from __future__ import annotations
 
@@ -11,23 +11,21 @@ from ..ir.ops import registry, steps
 from ..ir.ops.numerics import Numerics
 from .net import Net, NetNode, NetValue
 
-__all__ = ["Group", "fused_groups", "grow", "is_step"]
-
-_LOOKAHEAD = 8  # nodes that may be taken before the group is closed again
-_MOST = 16  # steps of a group: longer programs leave the nearest cache
+_LOOKAHEAD = 8  # nodes that may be added before the group is closed again
+_MOST = 16  # most steps of a group: tensors of a longer group do not stay in the nearest cache
 
 
 @dataclass
 class Group:
-    """``nodes`` in order; the first may be a product, which its steps read as -1. Only the last one's result
-    is read by others."""
+    """Nodes that become one kernel. ``nodes``: in order. If the first is a product, the steps read its result
+    as -1. Nodes outside the group read only the result of its last node."""
 
     nodes: list[NetNode]
     has_product: bool
 
-    def program(self, first_input: int) -> tuple[list[NetValue], list[Any]]:
-        """The inputs that the steps read from outside, and the steps, which call them ``first_input`` and
-        so on."""
+    def body(self, first_input: int) -> tuple[list[NetValue], list[Any]]:
+        """The inputs that the steps read from outside, and the steps, in which these inputs have numbers from
+        ``first_input``."""
         inputs: dict[NetValue, int] = {}
         made = {node.output: -1 - j for j, node in enumerate(self.nodes)}
         body = []
@@ -40,8 +38,8 @@ class Group:
 
 
 def is_step(node: NetNode) -> bool:
-    """An op that can be a step, of one dtype. A node that names an arithmetic of its own stays alone: the
-    steps of a program have the device's."""
+    """Whether a node can be a step: all its tensors have one dtype, and it has no numerics of its own,
+    because all steps run with the device's."""
     return (
         steps.code_of(node.op) > 0
         and Numerics.of(node.attrs) == Numerics()
@@ -56,8 +54,8 @@ def _given(node: NetNode) -> dict[Any, Any]:
 
 
 def grow(seed: NetNode, position: dict[NetNode, int]) -> Iterator[Group]:
-    """The groups that begin with a seed, of at least two nodes, the largest first. All nodes make the seed's
-    type and were asked onto one device. ``position``: of each node in the order of the graph."""
+    """The groups of at least two nodes that begin with a seed, the largest group first. All nodes have the
+    seed's type and device. ``position``: place of each node in the order of the graph."""
     has_product = not is_step(seed)
     nodes, inside, whole = [seed], {seed}, list[list[NetNode]]()
     while len(nodes) <= _MOST and len(nodes) - (len(whole[-1]) if whole else 1) < _LOOKAHEAD:
@@ -73,7 +71,7 @@ def grow(seed: NetNode, position: dict[NetNode, int]) -> Iterator[Group]:
 
 
 def _next(nodes: list[NetNode], inside: set[NetNode], position: dict[NetNode, int]) -> NetNode | None:
-    """The first node behind the group that reads it and may join."""
+    """The first node after the group that reads its values and may join."""
     readers = {r for n in nodes for r in n.output.readers if r not in inside and r in position}
     for reader in sorted(readers, key=position.__getitem__):
         if _joins(reader, nodes[0]):
@@ -86,7 +84,7 @@ def _joins(node: NetNode, seed: NetNode) -> bool:
 
 
 def _alone(node: NetNode, inside: set[NetNode]) -> list[NetNode]:
-    """Elementwise producers of a node's other inputs that only it and the group read, first things first."""
+    """Elementwise producers of a node's other inputs that only this node and the group read, in order."""
     found: list[NetNode] = []
     for value in node.inputs:
         maker = value.producer
@@ -99,12 +97,12 @@ def _alone(node: NetNode, inside: set[NetNode]) -> list[NetNode]:
 
 
 def _is_closed(nodes: list[NetNode], inside: set[NetNode]) -> bool:
-    """Whether others read the last node's result only."""
+    """Whether other nodes read only the last node's result."""
     return not any(n.output.heads or any(r not in inside for r in n.output.readers) for n in nodes[:-1])
 
 
 def fused_groups(net: Net) -> None:
-    """Elementwise ops of one type that follow each other are one kernel."""
+    """Fuse successive elementwise ops of one type into one kernel."""
     position = {node: i for i, node in enumerate(net.nodes())}
     for node in list(net.nodes()):
         if node.alive and is_step(node) and len(node.outputs) == 1:
@@ -114,15 +112,13 @@ def fused_groups(net: Net) -> None:
 
 
 def _take(net: Net, group: Group) -> bool:
-    inputs, program = group.program(0)
-    if not net.keeps_support(group.nodes, "fused", inputs, body=program):
+    inputs, body = group.body(0)
+    if not net.keeps_support(group.nodes, "fused", inputs, body=body):
         return False
     last = group.nodes[-1]
     net.note("fused_groups", f"{', '.join(n.name for n in group.nodes)} are one kernel", group.nodes)
     net.replace(
         last.output,
-        net.add(
-            "fused", inputs, before=last, body=program, origins=[o for n in group.nodes for o in n.origins]
-        ),
+        net.add("fused", inputs, before=last, body=body, origins=[o for n in group.nodes for o in n.origins]),
     )
     return True

@@ -1,4 +1,4 @@
-"""64-bit indices become 32-bit ones where a device has no others."""
+"""Conversion of 64-bit indices to 32-bit ones for devices that support no others."""
 
 from __future__ import annotations
 
@@ -11,23 +11,22 @@ from ..ir.graph import TensorType
 from .net import Net, NetNode, NetValue
 from .values import supports
 
-__all__ = ["narrow_indices"]
-
-_BY_INDEX = ("take", "take_along_axis", "gather_nd", "scatter_elements", "scatter_nd")  # input 1
+# ops whose input 1 has indices
+_BY_INDEX = ("take", "take_along_axis", "gather_nd", "scatter_elements", "scatter_nd")
 _FINDING = {
     "argmax": 0,
     "argmin": 0,
     "topk": 1,
     "max_pool2d_indices": 1,
     "max_pool2d_argmax": 0,
-}  # op -> which of its results is the indices
+}  # {op: index of its result that holds indices}
 _LEAST, _MOST = -(2.0**31), 2.0**31 - 1
 
 
 def narrow_indices(net: Net) -> None:
-    """The indices that a node reads or makes, where a device runs it with int32 ones only: cast in front of
-    it or behind it. What an int32 does not hold stays out of range. Nodes that were asked onto a device are
-    left alone, since the cast may have to run on another."""
+    """Cast the indices that a node reads or makes, before or after the node, if some device runs the node
+    only with int32. Indices beyond int32 stay out of range. Pinned nodes are left alone, because their casts
+    might have to run on another device."""
     for node in net.nodes(*_BY_INDEX):
         if node.device is None and node.inputs[1].dtype == "int64" and _pays(net, node, 1, {}):
             data, index, *rest = node.inputs
@@ -42,8 +41,8 @@ def narrow_indices(net: Net) -> None:
 
 
 def _pays(net: Net, node: NetNode, port: int | None, attrs: dict[str, Any]) -> bool:
-    """Whether a device kind takes the node once input ``port`` is int32 and it has these attributes, and
-    does not as it is."""
+    """Whether a device kind that does not accept the node accepts it with int32 at input ``port`` and these
+    attributes."""
     inputs = [TensorType("int32", t.shape) if i == port else t for i, t in enumerate(node.input_types)]
     outputs = list(node.output_types)
     if attrs:
@@ -56,7 +55,7 @@ def _pays(net: Net, node: NetNode, port: int | None, attrs: dict[str, Any]) -> b
 
 
 def _short(net: Net, node: NetNode, index: NetValue) -> NetValue:
-    """The indices as int32."""
+    """The indices as int32; indices beyond int32 are clipped first."""
     known = index.look()
     if known is None or np.abs(known.astype(np.float64)).max(initial=0) > _MOST:
         index = net.add("clip", [index], before=node, name=f"{node.name}_range", min=_LEAST, max=_MOST)
@@ -64,7 +63,8 @@ def _short(net: Net, node: NetNode, index: NetValue) -> NetValue:
 
 
 def _again(net: Net, node: NetNode, inputs: Sequence[NetValue], attrs: dict[str, Any]) -> None:
-    """The node with other inputs or attributes; results that became int32 are cast to what they were."""
+    """Replace the node by one of the same op with other inputs or attributes. Results that became int32 are
+    cast back."""
     given = node.given_attrs() | attrs
     made = net.add(node.op_name, inputs, before=node, **given)
     made = [made] if isinstance(made, NetValue) else list(made)

@@ -1,9 +1,9 @@
-"""Margins of images. Zeros that a pad puts around what a convolution reads are padding of it, and what a
-slice takes off the sides of its result is padding that it has too much. Causal networks have both, in one
-dimension: a reshape between puts a dimension of 1 in or takes it out.
+"""Margins of images. A pad with zeros before a convolution becomes padding of the convolution, and a slice
+that cuts the sides of a convolution's result becomes less padding. Causal networks have both, in one
+dimension, with a reshape between that adds or removes a dimension of 1.
 
-    conv(pad(x))    ->  conv(x) of more padding
-    slice(conv(x))  ->  conv(x) of less padding
+    conv(pad(x))    ->  conv(x) with more padding
+    slice(conv(x))  ->  conv(x) with less padding
 """
 
 from __future__ import annotations
@@ -13,21 +13,20 @@ from .formats.pack_weights import without_defaults
 from .net import Net, NetNode, NetValue
 from .neutral import reshaped
 
-__all__ = ["margins"]
-
 _KEPT = ("strides", "dilations", "group", "epilogue")
 
 
 def margins(net: Net) -> None:
-    """Of convolutions of images, channels first."""
+    """Move margins into convolutions of images, channels first."""
     for node in list(net.nodes("conv2d")):
         if node.attrs["layout"] == "NCHW":
             _less_padding(net, _more_padding(net, node))
 
 
 def _through_reshape(inner: NetValue, outer: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The dimensions of ``outer``, an image's, in which those of ``inner`` lie: all but one of size 1, if
-    ``inner`` has three."""
+    """The dimensions of ``outer``, the type of an image, that the dimensions of ``inner`` become by a
+    reshape. They are all dimensions of ``outer``, or all but one of size 1 if ``inner`` has three. None if
+    the reshape does anything else."""
     shape = inner.shape
     if len(shape) == 4 and shape == outer:
         return (0, 1, 2, 3)
@@ -41,7 +40,8 @@ def _through_reshape(inner: NetValue, outer: tuple[int, ...]) -> tuple[int, ...]
 
 
 def _more_padding(net: Net, node: NetNode) -> NetNode:
-    """The convolution of what is padded: itself where nothing is."""
+    """The new convolution, which reads the input before its pad; the node itself if its input is not
+    padded."""
     image = node.inputs[0]
     padded = image.maker.inputs[0] if image.op == "reshape" and image.used_once else image
     if padded.op != "pad" or not padded.used_once or not image.used_once:
@@ -92,7 +92,8 @@ def _less_padding(net: Net, node: NetNode) -> None:
 
 
 def _pads_of_part(node: NetNode, cut: NetNode, places: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The padding of which a convolution makes what ``cut`` leaves of its result; None where none does."""
+    """The padding with which a convolution computes just the part of its result that ``cut`` keeps; None if
+    no padding does."""
     image, kernel, attrs = node.inputs[0].shape, node.inputs[1].shape, node.attrs
     before, after = list(attrs["pads"][:2]), list(attrs["pads"][2:])
     for d, (start, count, step) in enumerate(slices_of(cut.input_types, cut.attrs)):

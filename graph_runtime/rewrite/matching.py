@@ -1,4 +1,4 @@
-"""What rules that look for patterns ask: numbers, factors, and whether anybody else reads a part."""
+"""Helpers of rules that look for patterns: numbers, factors, and readers of a value."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from collections.abc import Iterable
 from .net import NetNode, NetValue
 from .ranges import keeps_range
 
-__all__ = ["Factors", "closed", "factors", "is_close", "only_reader", "other", "with_number"]
-
-_TOLERANCE = 1e-4  # exported constants are float32, or written with few digits (0.044715, 0.7978845)
+_TOLERANCE = 1e-4  # relative: exported constants are float32, or have few digits (0.044715)
 
 
 def is_close(number: float | None, wanted: float) -> bool:
-    """Whether a constant is what a formula wants, as exact as exporters write it."""
+    """Whether a constant equals a formula's number, within the precision with which exporters write it."""
     return number is not None and math.isclose(number, wanted, rel_tol=_TOLERANCE)
 
 
 def other(node: NetNode, value: NetValue) -> NetValue | None:
-    """The other input of a node of two; None if ``value`` is none of them."""
+    """The input of a node with two inputs that is not ``value``; None if ``value`` is neither of them."""
     if len(node.inputs) != 2 or value not in node.inputs:
         return None
     return node.inputs[1] if node.inputs[0] is value else node.inputs[0]
 
 
 def only_reader(value: NetValue) -> NetNode | None:
-    """The node that alone reads a value, once; None where others do, or the value is an output."""
+    """The node that alone reads a value, by one input. None if there are other readers, or if the value is an
+    output."""
     return value.users()[0] if value.used_once else None
 
 
 def with_number(value: NetValue, op: str) -> tuple[NetValue, float] | None:
-    """(x, number) of a value that is op(x, number) or, where the op commutes, op(number, x), of x's type."""
+    """(x, number) of a value of x's type that is op(x, number), or op(number, x) if the op commutes; None for
+    other values."""
     if value.op != op:
         return None
     x, y = value.maker.inputs
@@ -43,7 +43,7 @@ def with_number(value: NetValue, op: str) -> tuple[NetValue, float] | None:
 
 
 def closed(nodes: Iterable[NetNode], root: NetNode) -> bool:
-    """Whether only these nodes read what they make, but for the root's results."""
+    """Whether only these nodes read each other's results; the root's result may have other readers."""
     inside = set(nodes) | {root}
     return all(
         not value.heads and all(user in inside for user in value.readers)
@@ -54,8 +54,8 @@ def closed(nodes: Iterable[NetNode], root: NetNode) -> bool:
 
 
 class Factors:
-    """A product taken apart: ``number`` times ``values``; ``nodes`` are the multiplies and divides in it. A
-    number that may not be moved (ranges.py) is one of the values."""
+    """A product as ``number`` times the ``values``. ``nodes``: the multiplies and divides that compute it. A
+    number that may not be moved (ranges.py) counts as one of the values."""
 
     number: float
 
@@ -65,8 +65,8 @@ class Factors:
         self.nodes: list[NetNode] = []
 
     def take(self, value: NetValue, root: bool = False) -> None:
-        """Add the factors of ``value``; of a product of its own only if it has no other reader, or is the
-        ``root``."""
+        """Multiply the factors of ``value`` into this product. A product among them is split only if it has
+        no other reader, or if it is the ``root``."""
         node = value.producer
         if node is not None and node.op == "multiply" and (root or value.used_once):
             self.nodes.append(node)
@@ -76,7 +76,7 @@ class Factors:
             node is not None
             and node.op == "divide"
             and (root or value.used_once)
-            and (divisor := _factor(node.inputs[1]))  # neither None nor 0
+            and (divisor := _factor(node.inputs[1]))  # the divisor is neither None nor 0
         ):
             self.nodes.append(node)
             self.number /= divisor
@@ -88,13 +88,13 @@ class Factors:
 
 
 def _factor(value: NetValue) -> float | None:
-    """The one number of a constant that may be moved, else None."""
+    """The number of a constant that may be moved; None for other values."""
     number = value.scalar()
     return number if number is not None and keeps_range(value.dtype, number) else None
 
 
 def factors(value: NetValue) -> Factors:
-    """The factors of a value; those of parts that have another reader are not taken apart."""
+    """The factors of a value; a part that has other readers is not split."""
     found = Factors()
     found.take(value, root=True)
     return found

@@ -1,4 +1,4 @@
-"""A model in a form that rules change: nodes in order, each value knows its maker and its readers.
+"""A model in a form that rules can change: nodes in order, values with their maker and readers.
 
     net = Net(model)
     for node in net.nodes("add"):
@@ -8,7 +8,7 @@
             net.note("neutral", f"{node.name} adds 0 and goes", [node])
     model = net.model()
 
-What has no reader any more goes at once. Names of inputs and outputs stay what they were.
+Nodes without readers are removed at once. Names of inputs and outputs stay.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ..ir.ops.moving.shape import exactly
 from .assemble import assemble, column_devices
 from .values import NetNode, NetValue, supports
 
-__all__ = ["Net", "NetNode", "NetValue"]
-
 
 class Net:
-    """A model while rules rewrite it. ``inputs``: the graph's inputs and constants; ``outputs``: its heads.
+    """A model while rules rewrite it. ``inputs``: the graph's inputs and constants; ``outputs``: the graph's
+    outputs.
 
-    ``kinds``: the device kinds whose support a rule must not take away from what it rewrites; None: all.
+    ``kinds``: a rewritten graph must run on each of these device kinds that could run the replaced nodes;
+    None: all device kinds.
     """
 
     kinds: tuple[str, ...]
@@ -48,14 +48,14 @@ class Net:
         self._last: NetNode | None = None
         self.inputs: list[NetValue] = []
         self.outputs: list[NetValue] = []
-        self._output_indices: dict[NetValue, list[int]] = {}  # where a value is in outputs
+        self._output_indices: dict[NetValue, list[int]] = {}  # a value's indices in outputs
         self._load(model)
 
     # ---------------------------------------------------------------- reading
 
     def nodes(self, *ops: str) -> Iterator[NetNode]:
-        """The nodes that are there now, in order; of the given ops, those in no certain order. What goes
-        while the caller rewrites is left out, what comes is not visited."""
+        """The current nodes, in order; if ``ops`` are given, only nodes of these ops, in no certain order.
+        Nodes removed during the iteration are left out; nodes added during it are not visited."""
         if ops:
             found = [node for op in ops for node in self._by_op.get(op, ())]
         else:
@@ -69,14 +69,14 @@ class Net:
         return sum(map(len, self._by_op.values()))
 
     def together(self, nodes: Iterable[NetNode]) -> bool:
-        """Whether nodes may become one: they were not asked to run on different devices."""
+        """Whether nodes may become one node: no two of them are pinned to different devices."""
         return len({node.device for node in nodes}) < 2
 
     def keeps_support(
         self, nodes: Sequence[NetNode], op: str, inputs: Sequence[NetValue], **attrs: Any
     ) -> bool:
-        """Whether an op runs wherever all the nodes that it would replace run. False, too, where it does not
-        take these inputs."""
+        """Whether an op runs on every device kind that runs all nodes that the op would replace. False also
+        if the op does not accept these inputs."""
         try:
             func, made = self._function(op, tuple(v.type for v in inputs), attrs)
         except GraphError:
@@ -101,10 +101,11 @@ class Net:
         origins: Sequence[str] = (),
         **attrs: Any,
     ) -> Any:
-        """Another node, in front of ``before`` (None: at the end): its NetValue, a tuple of several.
+        """Add a node before ``before`` (None: at the end). Returns its result, a NetValue, or a tuple if it
+        has several.
 
-        What is not said is as ``before`` has it: name, device, origins. Names need not be unique, ``model``
-        makes them so. Raises GraphError, UnsupportedOpError as GraphBuilder.op does.
+        Name, device and origins default to those of ``before``. Names need not be unique: model() makes them
+        so. Raises GraphError and UnsupportedOpError as GraphBuilder.op.
         """
         func, made = self._function(op, tuple(v.type for v in inputs), attrs)
         if before is not None:
@@ -115,23 +116,20 @@ class Net:
         return node.outputs[0] if len(made) == 1 else tuple(node.outputs)
 
     def constant(self, constant: Constant, name: str) -> NetValue:
-        """A constant as a value; it goes again if nothing reads it."""
+        """A new value that is a constant; it is dropped if nothing reads it."""
         value = NetValue(constant.type, None, 0, name)
         value.constant = constant
         self.inputs.append(value)
         return value
 
     def replace(self, old: NetValue, new: NetValue) -> None:
-        """All that reads ``old`` reads ``new``, and what was there only for ``old`` goes.
+        """Let all readers of ``old`` read ``new``, and remove nodes that only ``old`` needed.
 
-        An output of the graph keeps its name. Raises GraphError where the types differ.
+        An output of the graph keeps its name. Raises GraphError if the types differ.
         """
         if old.type != new.type:
-            raise GraphError(
-                f"{old.name} is {old.type} and cannot become {new.name}, {new.type}",
-                got=new.type,
-                wanted=old.type,
-            )
+            text = f"{old.name} is {old.type} and cannot become {new.name}, {new.type}"
+            raise GraphError(text, got=new.type, wanted=old.type)
         if old.heads:
             new = self._named(old, new)
         for reader, count in old.readers.items():
@@ -148,24 +146,24 @@ class Net:
             self._drop([old.producer])
 
     def replace_all(self, old: NetNode, new: NetValue | Sequence[NetValue]) -> None:
-        """Replace each result of a node."""
+        """Let all readers of each result of ``old`` read the value at the same index in ``new``."""
         for was, now in zip(old.outputs, [new] if isinstance(new, NetValue) else new, strict=True):
             self.replace(was, now)
 
     def note(self, rule: str, text: str, nodes: Iterable[NetNode | str] = ()) -> None:
-        """Say what a rule did and why: a sentence with the names of nodes."""
+        """Record a rule's change and its reason: a sentence with the names of nodes."""
         names = (name for node in nodes for name in (node.origins if isinstance(node, NetNode) else (node,)))
         self.notes.append(Note(rule, text, tuple(dict.fromkeys(names))))
 
     def prune(self) -> None:
-        """Drop what no output needs."""
+        """Remove nodes that no output needs."""
         self._drop(list(self.nodes()))
 
     def model(self) -> Model:
-        """The rewritten model; the one that it was made of if nothing changed but notes."""
+        """The rewritten model, or the original one if nothing changed but notes."""
         return assemble(self.source, self.inputs, self.nodes(), self.outputs, self.notes, self.changed)
 
-    # ---------------------------------------------------------------- within
+    # ---------------------------------------------------------------- internal
 
     def _function(
         self, op: str, types: tuple[TensorType, ...], attrs: dict[str, Any]
@@ -179,8 +177,8 @@ class Net:
         return self._functions[key]
 
     def _named(self, old: NetValue, new: NetValue) -> NetValue:
-        """``new`` under the name of ``old``, which is an output: by a change of names where no value of
-        the new one's producer is an output yet, else by a nop."""
+        """``new`` under the name of ``old``, which is an output. The producer of ``new`` is renamed if none
+        of its results is an output yet; else a nop with the name is added."""
         a, b = old.producer, new.producer
         if (
             a is not None
@@ -206,7 +204,7 @@ class Net:
         self._by_op.setdefault(node.op, {})[node] = None
 
     def _drop(self, nodes: list[NetNode]) -> None:
-        """Take out the nodes without a reader, and then those that only they read."""
+        """Remove the nodes without readers, and then those that only they read."""
         while nodes:
             node = nodes.pop()
             if not node.alive or not node.is_pure or any(v.heads or v.readers for v in node.outputs):

@@ -1,5 +1,5 @@
-"""Nodes that change nothing, or nothing together: x + 0, x * 1, copies within casts, inverse transposes,
-chains of reshapes; and equal nodes, of which one is enough."""
+"""Removal of nodes that change nothing, alone (x + 0, x * 1) or together (casts there and back, inverse
+transposes, chains of reshapes), and of all but one of several equal nodes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from ..ir.ops import registry
 from ..ir.ops.moving.shape import exactly
 from .net import Net, NetNode, NetValue
 
-__all__ = ["casts", "equal_nodes", "neutral", "reshapes", "transposes"]
-
-# op -> the number that changes nothing as its second input; of _COMMUTE as either input
+# {op: number with which the op changes nothing as its second input, or as either input if the op is in
+# _COMMUTE}
 _NEUTRAL = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "divide": 1.0, "power": 1.0}
 _COMMUTE = ("add", "multiply")
 
 
 def neutral(net: Net) -> None:
-    """x + 0, x - 0, x * 1, x / 1, x ** 1 are x, where the number does not widen it."""
+    """Replace x + 0, x - 0, x * 1, x / 1 and x ** 1 by x, unless the number's shape broadcasts x."""
     for node in net.nodes(*_NEUTRAL):
         x, y = node.inputs
         for value, other in ((x, y), (y, x)) if node.op in _COMMUTE else ((x, y),):
@@ -30,7 +29,8 @@ def neutral(net: Net) -> None:
 
 
 def casts(net: Net) -> None:
-    """A cast to the type that is there; a cast back through a type that holds all values."""
+    """Remove a cast to the type that a value has, and two casts there and back through a dtype that holds all
+    its values."""
     for node in net.nodes("cast"):
         x = node.inputs[0]
         if x.type == node.output.type:
@@ -51,7 +51,7 @@ def casts(net: Net) -> None:
 
 
 def _holds(dtype: str, through: str) -> bool:
-    """Whether a dtype holds all values of another."""
+    """Whether ``through`` holds all values of ``dtype``."""
     made, wide = dtypes.format_of(dtype), dtypes.format_of(through)
     if made is None or wide is None or made is wide:
         return False
@@ -64,7 +64,7 @@ def _holds(dtype: str, through: str) -> bool:
 
 
 def reshapes(net: Net) -> None:
-    """A reshape of a reshape is one; one that gives the shape that is there is none."""
+    """Join a reshape of a reshape, and remove a reshape to the shape that a value has."""
     for node in net.nodes(*(name for name, op in registry.all_ops().items() if op.is_nop)):
         x = node.inputs[0]
         if x.type == node.output.type:
@@ -77,7 +77,7 @@ def reshapes(net: Net) -> None:
 
 
 def reshaped(net: Net, value: NetValue, shape: tuple[int, ...], before: NetNode, **more: Any) -> NetValue:
-    """``value`` in a shape: itself where it has it."""
+    """``value`` reshaped to a shape; ``value`` itself if it already has that shape."""
     if value.shape == shape:
         return value
     return net.add("reshape", [value], before=before, **exactly(shape), **more)
@@ -87,14 +87,15 @@ def reshaped(net: Net, value: NetValue, shape: tuple[int, ...], before: NetNode,
 
 
 def permutation(node: NetNode) -> tuple[int, ...]:
-    """Which input dimension each output dimension of a transpose is."""
+    """For each dimension of a transpose's result, the dimension of its input."""
     ndim = len(node.output.shape)
     perm = node.attrs["perm"]
     return tuple(p % ndim for p in perm) if perm is not None else tuple(range(ndim))[::-1]
 
 
 def transposes(net: Net) -> None:
-    """A transpose of a transpose is one, or none; one that only moves dimensions of size 1 is a reshape."""
+    """Join a transpose of a transpose, or remove both if they cancel. Replace a transpose that only moves
+    dimensions of size 1 by a reshape."""
     for node in net.nodes("transpose"):
         x, perm = node.inputs[0], permutation(node)
         if x.op == "transpose" and net.together([x.maker, node]):
@@ -119,9 +120,9 @@ def transposes(net: Net) -> None:
 
 
 def source_of_channels(net: Net, value: NetValue, node: NetNode) -> NetValue | None:
-    """``value`` [n, c, ..] with its channels last where a transpose of that made it, [n, l, c] -> [n, c, l],
-    behind which maybe a reshape to [n, c, h, w] is, as between tokens and a convolution; else None. A
-    reshape is added before ``node``."""
+    """The channels-last form of ``value`` [n, c, ..], if a transpose [n, l, c] -> [n, c, l] made the value,
+    possibly with a reshape to [n, c, h, w] after it, as between tokens and a convolution; else None. If
+    needed, a reshape of that channels-last form is added before ``node``."""
     made, (n, c, *rest) = value.producer, value.shape
     if made is None or made.op is None:
         return None
@@ -139,7 +140,7 @@ def source_of_channels(net: Net, value: NetValue, node: NetNode) -> NetValue | N
 
 
 def equal_nodes(net: Net) -> None:
-    """Nodes of one op with equal attributes and inputs, asked onto one device, compute the same."""
+    """Merge nodes of one op with equal attributes, inputs and device."""
     seen: dict[tuple[Any, ...], NetNode] = {}
     for node in net.nodes():
         if node.op is None or not node.is_pure:

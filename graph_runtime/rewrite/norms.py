@@ -1,4 +1,4 @@
-"""Normalisations that exporters write out: layer_norm, rms_norm, softmax."""
+"""Fusion of normalisations that exporters write as several ops into one op: layer_norm, rms_norm, softmax."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from .matching import closed, with_number
 from .net import Net, NetNode, NetValue
 from .neutral import reshaped
 
-__all__ = ["layer_norms", "softmaxes"]
-
 
 @dataclass
 class _Norm:
-    """centred / sqrt(mean(centred^2) + epsilon): of x - mean(x), or of x itself (rms)."""
+    """centred / sqrt(mean(centred^2) + epsilon), where centred is x - mean(x) for ``op`` layer_norm and x for
+    rms_norm."""
 
     x: NetValue
     epsilon: float
@@ -30,8 +29,9 @@ class _Norm:
 
 
 def layer_norms(net: Net) -> None:
-    """(x - mean) / sqrt(mean((x - mean)^2) + epsilon), and without the mean rms_norm, over the last
-    dimensions; a scale and a shift that follow are taken along where they have these dimensions."""
+    """Fuse (x - mean) / sqrt(mean((x - mean)^2) + epsilon) over the last dimensions into layer_norm, and x /
+    sqrt(mean(x^2) + epsilon) into rms_norm. A following scale and shift are included if they have the
+    normalised dimensions."""
     for node in net.nodes("divide", "multiply"):
         found = _normalised(node)
         if found is None or registry.get(found.op) is None:
@@ -45,7 +45,8 @@ def layer_norms(net: Net) -> None:
 
 
 def _replace(net: Net, found: _Norm, chain: list[NetNode], params: list[NetValue | None]) -> None:
-    """``chain``: the quotient and what follows it; ``params``: scale and shift where there are."""
+    """Replace ``chain``: the quotient and the nodes that scale and shift it. ``params``: [scale, shift], each
+    None if there is none."""
     root, nodes = chain[-1], [*found.nodes, *chain]
     if not closed(nodes, root) or not net.together(nodes):
         return
@@ -75,8 +76,8 @@ def _param(
 
 
 def _affine(node: NetNode, op: str, shape: tuple[int, ...]) -> tuple[NetNode, NetValue] | None:
-    """The only reader of a node and its other input, where it is op with a value of the normalised
-    dimensions."""
+    """(reader, its other input), if the only reader of ``node`` is an ``op`` whose other input has the
+    normalised dimensions; else None."""
     if not node.output.used_once or (reader := node.output.users()[0]).op != op:
         return None
     value = reader.inputs[1] if reader.inputs[0] is node.output else reader.inputs[0]
@@ -87,7 +88,7 @@ def _affine(node: NetNode, op: str, shape: tuple[int, ...]) -> tuple[NetNode, Ne
 
 
 def _normalised(node: NetNode) -> _Norm | None:
-    """What a quotient, or a product with a reciprocal, normalises."""
+    """The normalisation that a quotient, or a product with a reciprocal, computes; None if there is none."""
     for centred, root in _quotients(node):
         if root.op not in ("sqrt", "rsqrt"):
             continue
@@ -106,8 +107,8 @@ def _normalised(node: NetNode) -> _Norm | None:
 
 
 def _quotients(node: NetNode) -> list[tuple[NetValue, NetValue]]:
-    """(x, root) where the node is x / root, x * reciprocal(root) or x * rsqrt: root as sqrt or rsqrt makes
-    it."""
+    """[(x, root)] for a node that is x / root, x * reciprocal(root) or x * rsqrt, where ``root`` is the value
+    that sqrt or rsqrt makes."""
     a, b = node.inputs
     if node.op == "divide":
         return [(a, b)] if b.op == "sqrt" else []
@@ -127,7 +128,8 @@ def _is_square(value: NetValue, x: NetValue) -> bool:
 
 
 def _last_axes(mean: NetNode) -> int | None:
-    """The first of the dimensions that are reduced, where they are the last ones and stay with size 1."""
+    """The first of the dimensions that ``mean`` reduces, if these are the last ones and are kept with size 1;
+    else None."""
     ndim = len(mean.inputs[0].shape)
     axes = mean.attrs["axes"]
     axes = sorted(a % ndim for a in axes) if axes is not None else list(range(ndim))
@@ -136,7 +138,8 @@ def _last_axes(mean: NetNode) -> int | None:
 
 
 def _centre(centred: NetValue, axis: int, epsilon: float, nodes: list[NetNode]) -> _Norm:
-    """layer_norm of x where ``centred`` is x - mean(x) over these dimensions, else rms_norm of it."""
+    """layer_norm of x if ``centred`` is x - mean(x) over the dimensions from ``axis``, else rms_norm of
+    ``centred``."""
     if centred.op == "subtract":
         x, mean = centred.maker.inputs
         if mean.op == "mean" and mean.maker.inputs[0] is x and _last_axes(mean.maker) == axis:
@@ -148,7 +151,7 @@ def _centre(centred: NetValue, axis: int, epsilon: float, nodes: list[NetNode]) 
 
 
 def softmaxes(net: Net) -> None:
-    """exp(x - max(x)) / sum(exp(x - max(x))) along one axis."""
+    """Fuse exp(x - max(x)) / sum(exp(x - max(x))) along one axis."""
     for node in net.nodes("divide"):
         top, below = node.inputs
         if top.op != "exp" or below.op != "sum" or below.maker.inputs[0] is not top:

@@ -1,5 +1,5 @@
-"""Powers with a constant exponent are products, roots and quotients: a power is a call of the C library for
-each element, ten times as long."""
+"""Powers with a constant exponent become products, roots and quotients. A power calls the C library for each
+element, which takes ten times as long."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from collections.abc import Sequence
 from ..base import dtypes
 from .net import Net, NetNode, NetValue
 
-__all__ = ["powers"]
-
-# exponent -> ops, the first of x alone, each next of the one before; "times x" multiplies by x again
+# {exponent: ops}: the first op reads x, each other op reads the result before it; "times x" multiplies that
+# result by x
 _PRODUCTS = {
     2.0: ("square",),
     3.0: ("square", "times x"),
     4.0: ("square", "square"),
     -1.0: ("reciprocal",),
-    -2.0: ("reciprocal", "square"),  # a square would overflow where the power is a number yet
+    -2.0: ("reciprocal", "square"),  # square first would overflow for some finite powers
 }
-_ROOTS = {0.5: ("sqrt",), -0.5: ("rsqrt",)}  # of what is never negative: a power of -inf is inf, its root NaN
+_ROOTS = {0.5: ("sqrt",), -0.5: ("rsqrt",)}  # for bases >= 0: -inf ** 0.5 is inf, but the root of -inf is NaN
 _NEVER_NEGATIVE = ("square", "exp", "abs", "relu", "sigmoid", "sqrt", "softmax", "sum_abs", "sum_squares")
 _KEEPS_SIGN = (
     "sum",
@@ -35,7 +34,8 @@ _KEEPS_SIGN = (
 
 
 def powers(net: Net) -> None:
-    """x ** 2, 3, 4, -1, -2 of floats; x ** 0.5 and -0.5 where x is a sum of squares or the like."""
+    """Replace x ** n of floats by a few ops if n is 2, 3, 4, -1, -2, or if n is 0.5 or -0.5 and x cannot be
+    negative, as a sum of squares cannot."""
     for node in net.nodes("power"):
         x, exponent = node.inputs[0], node.inputs[1].scalar()
         if exponent is None or x.type != node.output.type or not _is_float(x):
@@ -69,7 +69,7 @@ def _kept(net: Net, node: NetNode, x: NetValue, ops: Sequence[str]) -> bool:
 
 
 def _is_positive(value: NetValue, depth: int = 4) -> bool:
-    """Whether a value is known to have no element below 0, by the few ops that made it."""
+    """Whether the ops that made a value, ``depth`` of them at most, show that it has no negative element."""
     node = value.producer
     if node is None or depth == 0:
         number = value.scalar()

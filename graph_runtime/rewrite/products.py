@@ -1,5 +1,6 @@
-"""What surrounds products: biases and scales of output channels (so batch_norm, which front-ends write as
-a multiply and an add) go into weights and bias, transposes into the operands."""
+"""Fusion of ops around products. Biases and scales of output channels (also those of batch_norm, which
+front-ends write as a multiply and an add) are folded into weights and bias. Transposes of operands become
+attributes of the products that read them."""
 
 from __future__ import annotations
 
@@ -10,42 +11,31 @@ from .net import Net, NetNode, NetValue
 from .neutral import permutation, reshaped
 from .ranges import is_usual, keeps_scaled
 
-__all__ = [
-    "PRODUCTS",
-    "WITH_EPILOGUE",
-    "absorb_affine",
-    "absorb_transposes",
-    "affine",
-    "as_constant",
-    "given",
-    "is_channelwise",
-    "is_plain",
-]
-
-PRODUCTS = ("conv2d", "dense", "matmul")  # those that take an epilogue, in float
+PRODUCTS = ("conv2d", "dense", "matmul")  # ops that accept an epilogue, for float dtypes
 WITH_EPILOGUE = (*PRODUCTS, "quantized_conv2d", "quantized_dense")
 _AFFINE = (*PRODUCTS, "conv_transpose2d")
 _OF_IMAGES = ("conv2d", "conv_transpose2d")
 
 
 def _channels(node: NetNode) -> tuple[int, int]:
-    """The axis of a product's output that the weight's output channels are, and their number."""
+    """(axis of a product's output that is the output channels, their number)."""
     axis = 1 if node.op in _OF_IMAGES else len(node.output.shape) - 1
     return axis, node.output.shape[axis]
 
 
 def is_plain(node: NetNode) -> bool:
-    """Neither an epilogue nor packed weights: what rules here know."""
+    """Whether a product has neither an epilogue nor packed weights, as the rules here require."""
     return not node.attrs.get("epilogue") and not node.attrs.get("packed")
 
 
 def _by_channel(node: NetNode, value: NetValue) -> bool:
-    """As is_channelwise, of a product's output."""
+    """Whether a value is one number per output channel of a product, or one number for all
+    (is_channelwise)."""
     return is_channelwise(node.output.shape, _channels(node)[0], value)
 
 
 def is_channelwise(shape: tuple[int, ...], axis: int, value: NetValue) -> bool:
-    """Whether a value is one number a channel, or one for all, when it is broadcast to a shape."""
+    """Whether a value, broadcast to a shape, is one number per channel, or one number for all channels."""
     ndim = len(shape)
     own = (1,) * (ndim - len(value.shape)) + value.shape
     wanted = tuple(count if d == axis else 1 for d, count in enumerate(shape))
@@ -53,7 +43,8 @@ def is_channelwise(shape: tuple[int, ...], axis: int, value: NetValue) -> bool:
 
 
 def _reader(node: NetNode) -> NetNode | None:
-    """The one node that reads a product, where it makes the same type on the same device."""
+    """The only node that reads a product, if that node's result has the product's type and both nodes have
+    the same device; else None."""
     if not node.output.used_once:
         return None
     reader = node.output.users()[0]
@@ -62,21 +53,21 @@ def _reader(node: NetNode) -> NetNode | None:
 
 
 def affine(net: Net) -> None:
-    """product * one constant a channel: into constant weights and bias; product + one number a channel: the
-    op's own bias. Also chains of them, as batch_norm is written."""
+    """Fold a product times a constant per channel into its constant weight and bias, and a product plus a
+    number per channel into its bias. Chains of these, as in a batch_norm, are folded, too."""
     for node in net.nodes(*_AFFINE):
         absorb_affine(net, node)
 
 
 def absorb_affine(net: Net, node: NetNode) -> None:
-    """What affine does with one product."""
+    """Do the work of affine() for one product."""
     following: NetNode | None = node
     while following is not None and is_plain(following) and (reader := _reader(following)) is not None:
         following = _bias(net, following, reader) or _scale(net, following, reader)
 
 
 def _bias(net: Net, node: NetNode, reader: NetNode) -> NetNode | None:
-    """The product with the bias that its reader adds, None where it adds none."""
+    """The product with the bias that its reader adds; None if the reader adds none."""
     axis, count = _channels(node)
     if reader.op == "bias_add":
         value = reader.inputs[1]
@@ -94,7 +85,8 @@ def _bias(net: Net, node: NetNode, reader: NetNode) -> NetNode | None:
 
 
 def _bias_known(node: NetNode, value: NetValue) -> bool:
-    """A second bias is added when the model is compiled, so both are constants, and their sum is finite."""
+    """Whether a second bias can be added when the model is compiled: both biases are constants, and their sum
+    is finite."""
     if len(node.inputs) == 2:
         return True
     both = (value, node.inputs[2])
@@ -121,7 +113,7 @@ def _take_bias(net: Net, node: NetNode, reader: NetNode, value: NetValue) -> Net
 
 
 def _scale(net: Net, node: NetNode, reader: NetNode) -> NetNode | None:
-    """The product with the scale that its reader applies, None where it applies none that is constant."""
+    """The product with the constant scale that its reader applies; None if the reader applies none."""
     if reader.op not in ("multiply", "divide") or (
         reader.op == "divide" and reader.inputs[0] is not node.output
     ):
@@ -131,7 +123,8 @@ def _scale(net: Net, node: NetNode, reader: NetNode) -> NetNode | None:
         return None
     if node.op == "matmul" and len(node.inputs[1].shape) != 2:
         return None
-    if node.op == "conv_transpose2d" and node.attrs["group"] > 1:  # its weights have the channels of a group
+    # weights of a transposed convolution can be scaled only if it has one group
+    if node.op == "conv_transpose2d" and node.attrs["group"] > 1:
         return None
     bias = node.inputs[2] if len(node.inputs) == 3 else None
     if not keeps_scaled(reader.op, value, node.inputs[1], int(_is_across(node)), bias):
@@ -140,7 +133,8 @@ def _scale(net: Net, node: NetNode, reader: NetNode) -> NetNode | None:
 
 
 def _is_across(node: NetNode) -> bool:
-    """Whether weights are [K, N], or [K, N, ...], else [N, ...]."""
+    """Whether the output channels are the second dimension of the weight, as in [K, N] or [K, N, ...]; else
+    they are the first."""
     return node.op == "conv_transpose2d" or (node.op == "matmul" and not node.attrs["transpose_b"])
 
 
@@ -171,7 +165,7 @@ def _take_scale(net: Net, node: NetNode, reader: NetNode, value: NetValue) -> Ne
 
 
 def as_constant(net: Net, value: NetValue, near: NetNode) -> NetValue:
-    """A value that depends on constants only as a constant."""
+    """A constant of the net with the numbers of a value that depends only on constants."""
     if value.constant is not None or value.producer is None:
         return value
     for source in value.producer.inputs:
@@ -182,7 +176,7 @@ def as_constant(net: Net, value: NetValue, near: NetNode) -> NetValue:
 
 
 def given(node: NetNode) -> dict[Any, Any]:
-    """A product's attributes to be given again."""
+    """{name: value} of the attributes of a product that are set, to pass on to a new product."""
     return {key: value for key, value in node.attrs.items() if value not in (None, "", ())}
 
 
@@ -190,8 +184,8 @@ def given(node: NetNode) -> dict[Any, Any]:
 
 
 def absorb_transposes(net: Net) -> None:
-    """matmul of an operand whose last two dimensions are swapped reads them swapped; of another transpose
-    that ends in a swap, only the swap is taken."""
+    """Let a matmul swap the last two dimensions of an operand itself, if a transpose before it swaps just
+    these."""
     for node in net.nodes("matmul"):
         for i, flag in ((0, "transpose_a"), (1, "transpose_b")):
             x = node.inputs[i]

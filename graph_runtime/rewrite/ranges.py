@@ -1,4 +1,4 @@
-"""Whether constants that a rule moves, joins or folds compute where they go what they did where they were."""
+"""Checks that constants which a rule moves, joins or folds give the same results in their new place."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from ..base import dtypes
 from ..base.errors import MissingDataError
 from .values import NetValue
 
-__all__ = ["is_usual", "keeps_range", "keeps_scaled"]
-
-_READ = 4 * 2**20  # bytes of a constant that is looked at
+_READ = 4 * 2**20  # largest constant in bytes that is examined
 
 
 def keeps_range(dtype: str, *factors: float | np.ndarray) -> bool:
-    """Whether numbers, and their product, are finite in a dtype, leave room for sums of products with them
-    (the root of the greatest number), and are normal or 0: others overflow, or lose digits, where they come
-    into a sum before the sum would. False for NaN, infinity, and integers, whose quotients are rounded."""
+    """Whether each of the factors, and their product, is 0 or a normal number of the dtype that is at most
+    the root of the dtype's largest number, which leaves room for sums of products. Other numbers could
+    overflow or lose digits in one term, although the sum does not. False for NaN, infinity and integer
+    dtypes, whose quotients are rounded."""
     made = dtypes.format_of(dtype)
     if made is None or made.kind != "float":
         return False
-    bias = 2 ** (made.exponent - 1)  # numbers are below 2**bias, normal ones from 2**(2 - bias) on
+    bias = 2 ** (made.exponent - 1)  # numbers are below 2**bias, normal ones at least 2**(2 - bias)
     with np.errstate(divide="ignore", invalid="ignore"):
         powers = [np.log2(np.abs(np.asarray(factor, np.float64))) for factor in factors]
         powers.append(sum(powers[1:], powers[0]))
@@ -28,15 +27,15 @@ def keeps_range(dtype: str, *factors: float | np.ndarray) -> bool:
 
 
 def is_usual(value: NetValue) -> bool:
-    """keeps_range of a constant's greatest number."""
+    """Whether keeps_range holds for the number of largest magnitude in a constant."""
     most = _magnitudes(value, None)
     return most is None or keeps_range(value.dtype, most)
 
 
 def keeps_scaled(op: str, scale: NetValue, weight: NetValue, axis: int, bias: NetValue | None) -> bool:
-    """Whether a weight and a bias can be multiplied by, or divided by, the scales of their channels (one, or
-    one for each place of the weight's axis) instead of what is made of them. A channel is judged by its
-    greatest number: what others lose is less than what sums round."""
+    """Whether ``scale`` can multiply or divide (``op``) a weight and a bias instead of their product's
+    result. ``scale``: one number, or one number for each index of the weight's ``axis``. A channel is judged
+    by its largest number: what smaller numbers lose is less than the rounding of sums."""
     factor = _magnitudes(scale, int(np.argmax(scale.shape)) if scale.shape else None)
     if factor is None:
         return True
@@ -53,15 +52,16 @@ def keeps_scaled(op: str, scale: NetValue, weight: NetValue, axis: int, bias: Ne
 
 
 def _magnitudes(value: NetValue, axis: int | None) -> np.ndarray | None:
-    """float64: the greatest magnitude of a constant's numbers, or of those at each place of an axis; None for
-    a constant of many bytes, or whose bytes are not there: it is taken to be usual."""
+    """The largest magnitude (float64) of a constant's numbers, or, with an ``axis``, of the numbers at each
+    index of the axis. None if the constant is too large to examine or its bytes are missing; such a constant
+    counts as usual."""
     constant = value.constant
     assert constant is not None, f"{value.name} is no constant"
     if value.type.nbytes > _READ:
         return None
     try:
         numbers = constant.read()
-    except MissingDataError:  # an estimate, say, of a model without its weights
+    except MissingDataError:  # as when a model without its weights is only estimated
         return None
     others = None if axis is None else tuple(d for d in range(numbers.ndim) if d != axis)
     return np.asarray(np.abs(numbers).max(axis=others, initial=0), np.float64)

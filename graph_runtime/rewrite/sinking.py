@@ -1,24 +1,22 @@
-"""What elementwise ops keep apart is brought together: transposes, so that they cancel or become one, and
-products and the ops on their reshaped results."""
+"""Moves past elementwise ops: transposes move so that they cancel or join, and reshapes of products so that
+the ops can become epilogues of the products."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..base.machine.devices import HOST_KERNELS, kernels_of
+from ..base.machine.descriptors import HOST_KERNELS
+from ..base.machine.devices import kernels_of
 from ..ir.ops import registry, steps
 from .net import Net, NetNode, NetValue
 from .neutral import permutation, reshaped
 from .products import PRODUCTS
 
-__all__ = ["sink_reshapes", "sink_transposes"]
-
-_LONGEST = 16  # ops between two transposes
+_LONGEST = 16  # most ops between two transposes
 
 
 def sink_transposes(net: Net) -> None:
-    """transpose, elementwise ops, transpose: the ops come first, then the transposes, which are next to each
-    other."""
+    """Move transposes behind the elementwise ops that follow, next to a later transpose."""
     for node in net.nodes("transpose"):
         chain = _chain(node)
         if not chain or not net.together([node, *chain]):
@@ -41,7 +39,8 @@ def sink_transposes(net: Net) -> None:
 
 
 def _chain(node: NetNode) -> list[NetNode]:
-    """The ops between this transpose and another one before it, last first; [] where there is none."""
+    """The elementwise ops between this transpose and an earlier transpose, last first; [] if there is no
+    earlier transpose."""
     chain: list[NetNode] = []
     value = node.inputs[0]
     while value.used_once and value.op != "transpose" and len(chain) < _LONGEST:
@@ -55,7 +54,8 @@ def _chain(node: NetNode) -> list[NetNode]:
 
 
 def _moves_along(node: NetNode) -> bool:
-    """An elementwise op of one tensor, and of numbers that look the same however it is transposed."""
+    """Whether the node is an elementwise op of one tensor; its other inputs are single numbers, which a
+    transpose does not change."""
     if not steps.code_of(node.op) and node.op != "cast":
         return False
     carried = [v for v in node.inputs if _is_carried(v)]
@@ -79,13 +79,13 @@ def _given(node: NetNode) -> dict[Any, Any]:
 
 
 def sink_reshapes(net: Net) -> None:
-    """product, reshape, elementwise ops: the ops come first, in the product's shape, where they can be its
-    epilogue and be folded into its weights. Ops of several tensors too, where a reshape only adds or takes
-    away dimensions of size 1, as those around a convolution along a line do. For hosts, whose reshapes are
-    free: on tt a shape is also how a tensor lies in tiles."""
+    """Move elementwise ops before the reshape of a product, so that they can become the product's epilogue or
+    be folded into its weights. An op of several tensors moves, too, if the reshape only adds or removes
+    dimensions of size 1, as around a 1-d convolution. For models on hosts only, where reshapes are free; on
+    tt the shape determines the tiles of a tensor."""
     if any(kernels_of(kind) != HOST_KERNELS for kind in net.kinds):
         return
-    made: set[NetValue] = set()  # by this rule: further ops follow
+    made: set[NetValue] = set()  # results of moved ops; ops that read them may move, too
     for node in net.nodes():
         if not steps.code_of(node.op):
             continue
@@ -110,8 +110,8 @@ def _is_reshaped_product(value: NetValue, made: set[NetValue]) -> bool:
 
 
 def _in_shape_of(net: Net, node: NetNode, carried: NetValue) -> list[NetValue] | None:
-    """The inputs of an op as they broadcast to what ``carried`` was before it was reshaped; None where one
-    cannot."""
+    """The inputs of an op, reshaped so that they broadcast to ``carried`` before its reshape; None if an
+    input cannot be reshaped so."""
     source = carried.maker.inputs[0]
     found = []
     for value in node.inputs:
@@ -125,7 +125,8 @@ def _in_shape_of(net: Net, node: NetNode, carried: NetValue) -> list[NetValue] |
 def _before_reshape(
     shape: tuple[int, ...], after: tuple[int, ...], before: tuple[int, ...]
 ) -> tuple[int, ...] | None:
-    """The shape that broadcasts to ``before`` as ``shape`` does to ``after``, None where there is none."""
+    """The shape that broadcasts to ``before`` as ``shape`` broadcasts to ``after``; None if there is no such
+    shape."""
     if all(n == 1 for n in shape):
         return (1,) * min(len(shape), len(before))
     if shape == after:

@@ -1,8 +1,8 @@
-"""Convolutions of one image whose results are added are one convolution, of the sum of their weights.
-Networks have such branches because they train better so.
+"""Sums of convolutions of one image become one convolution with the sum of their weights. Networks have such
+branches because these make training easier.
 
-    conv(x, w, b) + conv(x, v, c)  ->  conv(x, w + v, b + c)      the smaller kernel with zeros around it
-    conv(x, w, b) + x * s + t      ->  conv(x, w + s, b + t)      s on the tap that reads the pixel itself
+    conv(x, w, b) + conv(x, v, c)  ->  conv(x, w + v, b + c), where zeros enlarge the smaller kernel
+    conv(x, w, b) + x * s + t      ->  conv(x, w + s, b + t), where s is added to the tap on the pixel itself
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from .neutral import reshaped
 from .products import absorb_affine, as_constant, given, is_channelwise, is_plain
 from .ranges import is_usual
 
-__all__ = ["summed_convolutions"]
-
 
 @dataclass
 class _Term:
-    """What is added: a convolution of ``image``, or its channels times ``weight`` where ``taps`` is None.
-    ``weight`` None: as they are. ``nodes``: what goes with it."""
+    """A summand: the convolution ``taps`` of ``image``. If ``taps`` is None, the summand is the image with
+    each channel multiplied by its number in ``weight``, or unchanged if ``weight`` is None, too. ``nodes``:
+    the nodes that compute the summand."""
 
     image: NetValue
     weight: NetValue | None
@@ -35,7 +34,8 @@ class _Term:
 
 
 def summed_convolutions(net: Net) -> None:
-    """Of float32, NCHW, with constant weights that nothing else reads."""
+    """Join added convolutions of float32, NCHW, whose weights are constant and whose results only the sum
+    reads."""
     for node in net.nodes():
         if node.op in ("add", "subtract") and node.output.dtype == "float32" and len(node.output.shape) == 4:
             made = _summed(net, node)
@@ -44,7 +44,8 @@ def summed_convolutions(net: Net) -> None:
 
 
 def _summed(net: Net, node: NetNode) -> NetNode | None:
-    """The one convolution of both inputs of a node, None where there is none."""
+    """The convolution that replaces a sum or difference (``node``) together with both of its inputs; None if
+    no such convolution exists."""
     first, second = node.inputs
     if first is second or first.type != node.output.type or second.type != node.output.type:
         return None
@@ -90,7 +91,8 @@ def _convolution(value: NetValue) -> _Term | None:
 
 
 def _scaled(value: NetValue) -> _Term:
-    """x, x * s or x * s + t of a value, s and t numbers a channel."""
+    """The summand for a value x, x * s or x * s + t, where x is the image, and s and t have one number per
+    channel."""
     nodes: list[NetNode] = []
     found: dict[str, NetValue] = {}
     image = value
@@ -111,17 +113,17 @@ def _scaled(value: NetValue) -> _Term:
     return _Term(image, found["multiply"], found.get("bias_add"), None, tuple(nodes))
 
 
-# ---------------------------------------------------------------- where taps lie
+# ---------------------------------------------------------------- places of taps
 
 
 def _area(term: _Term) -> int:
-    """Taps of a channel; 0 of what has none."""
+    """Taps per channel; 0 for a term without taps."""
     return 0 if term.taps is None or term.weight is None else term.weight.shape[2] * term.weight.shape[3]
 
 
 def _zeros(larger: _Term, smaller: _Term) -> tuple[int, ...] | None:
-    """The zeros around the smaller kernel's taps in the larger one, as pad's. None where it sticks out, or
-    its taps meet other pixels."""
+    """The zeros to add around the smaller kernel, in the order of a pad, so that it has the size of the
+    larger kernel. None if the smaller kernel does not fit, or if its taps would not read the same pixels."""
     node, other = larger.taps, smaller.taps
     assert node is not None, "one of them has taps"
     strides, group = tuple(node.attrs["strides"]), node.attrs["group"]
@@ -148,8 +150,8 @@ def _zeros(larger: _Term, smaller: _Term) -> tuple[int, ...] | None:
 
 
 def _has_place(node: NetNode, term: _Term) -> bool:
-    """Whether a weight has an element for a channel's own number. An image that is added as it is, beside a
-    convolution of all channels, is left: Winograd's sums would round it."""
+    """Whether the convolution's weight has an element by which a channel is multiplied for its own result. An
+    unchanged image added to a convolution of all channels is left alone: Winograd's sums would round it."""
     channels, group = node.output.shape[1], node.attrs["group"]
     same = node.inputs[0].type == node.output.type
     return same and (group == channels or (group == 1 and term.weight is not None))
@@ -171,7 +173,7 @@ def _sum(
 
 
 def _own_numbers(net: Net, node: NetNode, term: _Term, taps: NetNode) -> NetValue:
-    """The weight [o, c / group, 1, 1] that multiplies each channel by its own number."""
+    """The weight [o, c / group, 1, 1] that multiplies each channel by its number in ``term``."""
     channels, group = taps.output.shape[1], taps.attrs["group"]
     if term.weight is None:
         return net.constant(

@@ -1,8 +1,8 @@
-"""Model + Placement -> what one kind of device wants of its nodes only: on cpu integers for what lies on
-integer grids, float32 for 16 bits, volumes as images, images with their channels last, constant weights in
-panels, one of several kernels, and weights in the format that the caller asks for (docs/cpu.md).
+"""Rewrites of a placed model for the nodes of one kind of device. Nodes on cpu (docs/cpu.md): values on
+integer grids are computed in integers, 16 bits in float32, volumes as images, images with channels last;
+constant weights go into panels and into the caller's format; if an op has several kernels, one is chosen.
 
-Nodes stay where they were placed; what is added runs where the node that needs it runs.
+Nodes stay where they were placed; an added node runs on the device of the node for which it is added.
 """
 
 from __future__ import annotations
@@ -12,23 +12,24 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..base.machine.descriptors import HOST_KERNELS
 from ..ir.model import Model
+from ..ir.ops import registry
 from ..ir.ops.products.winograd import windows_in_pairs
+from ..ir.ops.rules import able
+from ..ir.ops.targets import kernel_by_rule
 from ..plan.types import Placement
-from .formats.pack_weights import pack_recurrent_weights, pack_weights
+from .formats.pack_weights import Measure, is_host, pack_recurrent_weights, pack_weights
 from .formats.store_activations import store_activations
 from .formats.store_weights import HOST_FORMATS, store_weights
 from .formats.widening import compute_wide
 from .host.channels_last import channels_last
-from .host.choose_kernels import Measure, choose_kernels
 from .host.convolutions import lean_convolutions, pair_channels
 from .host.heads import heads_beside
 from .host.resampling import resampling
 from .host.transposed import transposed_convolutions
 from .integers.quantized import quantized_graphs
 from .net import Net, NetNode
-
-__all__ = ["target"]
 
 _BF16 = HOST_FORMATS[1]
 _ADDED = "made for the nodes around it, which run here"
@@ -42,14 +43,15 @@ def target(
     fast: Collection[str] = (),
     paired: bool = False,
 ) -> tuple[Model, Placement]:
-    """The model and its placement as the devices want them.
+    """The model and its placement, rewritten for the devices.
 
-    ``placement``: one of ``model.graph``. ``measure``: times kernels where an op has several; None: by rule.
-    ``formats``: node on a host -> format of its weight (split_layouts), by default float32, and
-    bf16 of products that the model has in bfloat16. ``fast``: formats of weights in which products are so
-    much faster here than in float32 that Winograd's tiles, which are of float32, do not pay. ``paired``:
-    whether vectors multiply bf16, so that few tiles do not.
-    Both come back as they were where there is nothing to do.
+    ``placement``: a placement of ``model.graph``. ``measure``: function that times the kernels of ops that
+    have several; None: a rule chooses the kernel. ``formats``: {node on a host: format of its weight}
+    (split_layouts). The default format is float32, or bf16 for products in bfloat16. ``fast``: formats of
+    weights whose products are so much faster on this machine than those of float32 that Winograd's tiles,
+    which need float32, do not pay. ``paired``: whether vector instructions multiply bf16; if so, Winograd's
+    tiles do not pay for images of few tiles either. Model and placement are returned unchanged if there is
+    nothing to do.
     """
     names = [str(device) for device in placement.devices]
     where = {name: names[did] for name, did in zip(model.graph.names, placement.did.tolist(), strict=True)}
@@ -63,7 +65,7 @@ def target(
     windows = {name for name, fmt in stored.items() if fmt in fast}
     if paired:
         windows |= {n.name for n in net.nodes("conv2d") if stored.get(n.name) == _BF16 and _few_tiles(n)}
-    channels_last(net, windows)  # before weights are packed: convolutions take their weights in panels there
+    channels_last(net, windows)  # before pack_weights: convolutions pack their weights here
     pack_weights(net, measure)
     pack_recurrent_weights(net)
     heads_beside(net)
@@ -82,8 +84,8 @@ def _few_tiles(node: NetNode) -> bool:
 
 
 def _placed(made: Model, placement: Placement) -> Placement:
-    """The placement of the rewritten graph; causes by name. Its nodes run as they are, whatever constants are
-    known, and what was decided is kept: a bound is of that."""
+    """The placement of the rewritten graph; the causes of decisions are found by the names of nodes. Nodes
+    are priced as the rewritten graph has them. The decisions are kept, so that a bound stays valid."""
     old = {name: nid for nid, name in enumerate(placement.graph.names)}
     index = {str(device): did for did, device in enumerate(placement.devices)}
     nids = np.array([old.get(name, -1) for name in made.graph.names])
@@ -106,3 +108,29 @@ def _placed(made: Model, placement: Placement) -> Placement:
         pricing=replace(placement.pricing, inputs=inputs, constants=None, streamed=streamed),
         before=placement,
     )
+
+
+def choose_kernels(net: Net, measure: Measure | None = None) -> None:
+    """Set the kernel of nodes on cpu whose op has several kernels. With ``measure`` (``compile --tune``,
+    tuning.py) kernels are timed on the node's shapes. Else a rule decides: to pack an operand first pays if
+    enough rows use it (ir/ops/targets.py)."""
+    why = "the fastest when measured" if measure else "many rows use what it packs"
+    chosen: dict[str, list[NetNode]] = {}
+    for node in net.nodes(*(op.name for op in registry.all_ops().values() if op.variants.get(HOST_KERNELS))):
+        if not is_host(node) or "kernel" in node.attrs or not node.output.type.size:
+            continue
+        names = able(
+            registry.require(node.op_name), node.attrs, HOST_KERNELS, node.input_types, node.output_types
+        )
+        if len(names) < 2:
+            continue
+        attrs = node.given_attrs()
+        kernel = kernel_by_rule(registry.require(node.op_name), node.input_types, node.attrs)
+        if measure is not None:
+            times = measure(node.op_name, attrs, node.input_types, names)
+            kernel = min(times, key=times.__getitem__)
+        if kernel in names[1:]:
+            chosen.setdefault(kernel, []).append(node)
+            net.replace(node.output, net.add(node.op_name, node.inputs, before=node, kernel=kernel, **attrs))
+    for kernel, nodes in chosen.items():
+        net.note("choose_kernels", f"{kernel} runs {len(nodes)} nodes: {why}", nodes)

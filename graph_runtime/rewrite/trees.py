@@ -1,33 +1,34 @@
-"""The rule that takes trees apart for devices that have no kernel of it: all rows go down all trees at once,
-a level at a time. A level is a few gathers from tables of nodes, a comparison and a choice."""
+"""The rule that expands decision trees for devices without a kernel for them: all rows descend all trees at
+once, level by level. A level takes a few gathers from tables of nodes, a comparison and a choice."""
 
 from __future__ import annotations
 
-from typing import Any
+import operator
+from collections.abc import Callable
 
 import numpy as np
 
-from ..base import dtypes
 from ..ir.graph import TensorType
 from ..ir.model import Constant
 from ..ir.ops.trees import MISSING
+from ..ir.value import where
 from .net import Net, NetNode, NetValue
+from .part_value import PartValue
 
-__all__ = ["descend"]
-
-_OPS = {
-    "<=": "less_equal",
-    "<": "less",
-    ">=": "greater_equal",
-    ">": "greater",
-    "==": "equal",
-    "!=": "not_equal",
+_COMPARISONS: dict[str, Callable[[PartValue, PartValue], PartValue]] = {
+    "<=": operator.le,
+    "<": operator.lt,
+    ">=": operator.ge,
+    ">": operator.gt,
+    "==": PartValue.equal,
+    "!=": PartValue.not_equal,
 }
-_MOST_LEVELS = 1024  # that are taken apart
+_MOST_LEVELS = 1024  # most levels to expand
 
 
 def descend(net: Net) -> None:
-    """A node of trees that no device which may run it has a kernel of: a few ops a level."""
+    """Expand a node that evaluates trees into a few ops per level if no allowed device has a kernel for the
+    node."""
     done = []
     for node in net.nodes("trees"):
         kinds = [node.device.partition(":")[0]] if node.device else net.kinds
@@ -40,24 +41,18 @@ def descend(net: Net) -> None:
 
 
 class _Levels:
-    """One node, taken apart."""
+    """One node being expanded."""
 
     def __init__(self, net: Net, node: NetNode):
         self.net, self.node, self.attrs = net, node, node.attrs
         self.x, self.splits, self.links, self.roots, *self.given = node.inputs
         self.rows, self.trees = self.x.shape[0], self.roots.shape[0]
 
-    def op(self, name: str, *inputs: NetValue, **attrs: Any) -> NetValue:
-        made = self.net.add(name, inputs, before=self.node, name=f"{self.node.name}.{name}", **attrs)
-        assert isinstance(made, NetValue)  # ops of one result alone are emitted
-        return made
+    def value(self, held: NetValue) -> PartValue:
+        return PartValue(self.net, self.node, held)
 
-    def const(self, array: Any, dtype: str) -> NetValue:
-        constant = Constant.of(np.asarray(array, dtypes.to_numpy(dtype)), f"a constant of {self.node.name}")
-        return self.net.constant(constant, f"{self.node.name}.constant")
-
-    def column(self, index: int) -> NetValue:
-        """int32 [nodes]: of the links. What leaves have in the first and last place is 0."""
+    def column(self, index: int) -> PartValue:
+        """One column of the links, int32 [nodes]. Leaves have 0 in columns 0 and 3."""
         assert self.links.constant is not None
 
         def part(links: np.ndarray) -> np.ndarray:
@@ -67,50 +62,43 @@ class _Levels:
 
         kind, source = TensorType("int32", self.splits.shape), f"{self.links.name}, part"
         made = Constant.derived(kind, part, self.links.constant, source=source, recipe=("part", index))
-        return self.net.constant(made, f"{self.links.name}.{index}")
+        return self.value(self.net.constant(made, f"{self.links.name}.{index}"))
 
     # ---------------------------------------------------------------- levels
 
     def result(self) -> NetValue:
-        """[rows, targets]"""
-        at = self.op(
-            "broadcast_to", self.op("unsqueeze", self.roots, axes=[0]), shape=(self.rows, self.trees)
-        )
+        """The aggregated outputs of the leaves that the rows reach, [rows, targets]."""
+        x, splits = self.value(self.x), self.value(self.splits)
+        roots = self.value(self.roots).op("unsqueeze", axes=[0])
+        at = roots.op("broadcast_to", shape=(self.rows, self.trees))
         tables = [self.column(i) for i in range(4)]
         for _ in range(self.attrs["depth"]):
-            feature, true, false, how = (self.op("take", table, at, axis=0) for table in tables)
-            seen = self.op("take_along_axis", self.x, feature, axis=1)
-            yes = self.holds(seen, self.op("take", self.splits, at, axis=0), how)
-            at = self.op("where", yes, true, false)
-        table = self.net.constant(self.table(), f"{self.node.name}.leaves")
-        how = self.attrs["aggregate"]
-        fold = {"least": "min", "greatest": "max"}.get(how, "sum")
-        found = self.op(fold, self.op("take", table, at, axis=0), axes=[1])
-        found = self.op("reshape", found, shape=self.node.outputs[0].shape)
-        if how == "mean":
-            return self.op("divide", found, self.const(max(1, self.trees), found.dtype))
-        if how == "sum":
-            return found
-        return self.op("where", self.op("isinf", found), self.const(0, found.dtype), found)
+            feature, true, false, how = (table.op("take", at, axis=0) for table in tables)
+            seen = x.op("take_along_axis", feature, axis=1)
+            yes = self.holds(seen, splits.op("take", at, axis=0), how)
+            at = where(yes, true, false)
+        table = self.value(self.net.constant(self.table(), f"{self.node.name}.leaves"))
+        aggregate = self.attrs["aggregate"]
+        fold = {"least": PartValue.min, "greatest": PartValue.max}.get(aggregate, PartValue.sum)
+        found = fold(table.op("take", at, axis=0), [1]).op("reshape", shape=self.node.outputs[0].shape)
+        if aggregate == "mean":
+            found = found / max(1, self.trees)
+        elif aggregate != "sum":
+            found = where(found.isinf(), 0, found)
+        return found.held
 
-    def holds(self, seen: NetValue, split: NetValue, how: NetValue) -> NetValue:
+    def holds(self, seen: PartValue, split: PartValue, how: PartValue) -> PartValue:
         one, missing = self.attrs["comparison"], self.attrs["missing"]
-        tracks = self.op("greater_equal", how, self.const(MISSING, "int32")) if missing else None
-        yes = self.op(_OPS["<=" if one == "each" else one], seen, split)
+        tracks = how >= MISSING if missing else None
+        yes = _COMPARISONS["<=" if one == "each" else one](seen, split)
         if one == "each":
-            code = how
-            if tracks is not None:
-                less = self.op("subtract", how, self.const(MISSING, "int32"))
-                code = self.op("where", tracks, less, how)
-            for k, name in enumerate(list(_OPS.values())[1:], 1):
-                own = self.op("equal", code, self.const(k, "int32"))
-                yes = self.op("where", own, self.op(name, seen, split), yes)
-        if tracks is None:
-            return yes
-        return self.op("logical_or", yes, self.op("logical_and", self.op("isnan", seen), tracks))
+            code = how if tracks is None else where(tracks, how - MISSING, how)
+            for k, compare in enumerate(list(_COMPARISONS.values())[1:], 1):
+                yes = where(code.equal(k), compare(seen, split), yes)
+        return yes if tracks is None else yes | (seen.isnan() & tracks)
 
     def table(self) -> Constant:
-        """[nodes, targets]: what each node gives."""
+        """The output of each node, [nodes, targets]."""
         how, count = self.attrs["aggregate"], self.attrs["targets"]
         none = {"least": np.inf, "greatest": -np.inf}.get(how, 0.0)
         fold = {"least": np.minimum, "greatest": np.maximum}.get(how, np.add)

@@ -11,16 +11,15 @@ from ..base.errors import UnsupportedOpError
 from ..ir.graph import COPY, NOP, Func, TensorType
 from ..ir.model import Constant
 from ..ir.ops import registry
-from ..ir.ops.select import select
-
-__all__ = ["NetNode", "NetValue", "supports"]
+from ..ir.ops.rules import select
 
 
 class NetValue:
     """A tensor of the graph: an input, a constant or a result of a node.
 
-    ``producer`` is None for inputs and constants; ``constant`` is None unless it is one. ``heads``: how many
-    outputs of the graph it is. Compared by identity.
+    ``producer``: the node that makes the value; None for inputs and constants. ``constant``: the Constant;
+    None for other values. ``heads``: number of outputs of the graph that are this value. Compared by
+    identity.
     """
 
     __slots__ = ("_name", "constant", "device", "heads", "index", "producer", "readers", "type")
@@ -33,16 +32,16 @@ class NetValue:
     def __init__(self, type: TensorType, producer: NetNode | None, index: int, name: str = ""):
         self.type, self.producer, self.index, self._name = type, producer, index, name
         self.constant: Constant | None = None
-        self.device: str | None = None  # of an input: what the file's column says
+        self.device: str | None = None  # device that the file's column gives an input
         self.heads = 0
-        self.readers: dict[NetNode, int] = {}  # node -> how many of its inputs are this value
+        self.readers: dict[NetNode, int] = {}  # {node: number of its inputs that are this value}
 
     def __repr__(self) -> str:
         return f"<NetValue {self.name}: {self.type}>"
 
     @property
     def name(self) -> str:
-        """An input's name, a node's name, "node:k" where the node has several results."""
+        """The name of the input or of the node; "node:k" for result k of a node with several."""
         if self.producer is None:
             return self._name
         return f"{self.producer.name}:{self.index}" if len(self.producer.outputs) > 1 else self.producer.name
@@ -57,30 +56,33 @@ class NetValue:
 
     @property
     def op(self) -> str | None:
-        """The op that makes it, None for an input, a constant or what a library's function makes."""
+        """The op that makes the value; None for an input, a constant or the result of a library's
+        function."""
         return None if self.producer is None else self.producer.op
 
     @property
     def maker(self) -> NetNode:
-        """The producer of a value that has one, as its ``op`` told."""
+        """The producer of a value whose ``op`` is known."""
         assert self.producer is not None, f"nothing makes {self.name}"
         return self.producer
 
     def users(self) -> list[NetNode]:
-        """The nodes that read it, each once."""
+        """The nodes that read the value, each once."""
         return list(self.readers)
 
     @property
     def used_once(self) -> bool:
-        """One input of one node reads it and it is no output: the one that does not matter to others."""
+        """Whether just one input of one node reads the value, and it is not an output. Then a change of the
+        value affects nothing else."""
         return not self.heads and sum(self.readers.values()) == 1
 
     def look(self) -> np.ndarray | None:
-        """The values of a small constant that can be read now, else None: all that a rule may decide by."""
+        """The elements of a small constant that can be read now; None for any other value. A rule may depend
+        on no other elements."""
         return None if self.constant is None else self.constant.peek()
 
     def scalar(self) -> float | None:
-        """The one number of a small constant whose elements are all equal, else None."""
+        """The number of a small constant whose elements are all equal, else None."""
         array = self.look()
         if array is None or not array.size or not (array == array.flat[0]).all():
             return None
@@ -88,9 +90,9 @@ class NetValue:
 
 
 class NetNode:
-    """A call: of a registered op (``op`` and decoded ``attrs``), or of a library's function, a copy or a nop
-    without an op (``op`` is None, ``func`` says). ``device`` is where it was asked to run, None if it
-    was not. ``origins`` as Model.origins. Compared by identity."""
+    """A call of a registered op (``op`` and decoded ``attrs``), or of a library's function, a copy or a nop
+    (``op`` is None; ``func`` has the name). ``device``: the device to which the node is pinned, or None.
+    ``origins``: as in Model.origins. Compared by identity."""
 
     __slots__ = ("after", "alive", "before", "device", "func", "inputs", "name", "origins", "outputs")
 
@@ -115,7 +117,7 @@ class NetNode:
         self.device, self.origins = device, origins
         self.outputs = [NetValue(t, self, i) for i, t in enumerate(types)]
         self.alive = True
-        self.before: NetNode | None = None  # neighbours in the order of the graph
+        self.before: NetNode | None = None  # neighbours of the node in the order of the graph
         self.after: NetNode | None = None
         for value in inputs:
             value.readers[self] = value.readers.get(self, 0) + 1
@@ -129,22 +131,22 @@ class NetNode:
 
     @property
     def op_name(self) -> str:
-        """The op of a node that is known to have one."""
+        """The op of a node known to have one."""
         assert self.func.op is not None, f"{self.name} calls {self.func.name}, which is no op"
         return self.func.op
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """Decoded, with defaults. Not to be changed: add another node."""
+        """Decoded attributes, with defaults. Do not change the dict: add another node."""
         return self.func.attrs
 
     def given_attrs(self) -> dict[str, Any]:
-        """Those that have a value, as a dict of its own: what Net.add takes for a node like this one."""
+        """A new dict of the attributes that have a value, to be passed to Net.add for a similar node."""
         return {name: value for name, value in self.attrs.items() if value is not None}
 
     @property
     def output(self) -> NetValue:
-        """Its first result; the only one of most ops."""
+        """The node's first result, which is the only one of most ops."""
         return self.outputs[0]
 
     @property
@@ -157,7 +159,8 @@ class NetNode:
 
     @property
     def is_pure(self) -> bool:
-        """It may go when it has no reader: all but functions that only a library knows."""
+        """Whether the node may be removed when nothing reads its results. False only for functions that only
+        a library knows."""
         return self.func.op is not None or self.func.name in (COPY, NOP)
 
     @property
@@ -165,7 +168,7 @@ class NetNode:
         return self.func.name == NOP
 
     def supported_on(self, kind: str) -> bool:
-        """Whether a device kind has a kernel for it, as far as the registry can say."""
+        """Whether a device kind has a kernel for the node, as far as the registry knows."""
         return self.func.op is None or supports(
             self.func.op, self.attrs, kind, self.input_types, self.output_types
         )
@@ -174,7 +177,8 @@ class NetNode:
 def supports(
     op: str, attrs: Mapping[str, Any], kind: str, inputs: Sequence[TensorType], outputs: Sequence[TensorType]
 ) -> bool:
-    """Whether the registry has a kernel of a device kind for an op of these types; ``attrs`` are decoded."""
+    """Whether the registry has a kernel for an op with these types on a device kind; ``attrs`` are
+    decoded."""
     entry = registry.get(op)
     if entry is None or entry.is_nop:
         return True

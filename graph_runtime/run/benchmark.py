@@ -1,5 +1,5 @@
-"""Timing: a call as TVM's time_evaluator does it, repeats of the mean over a number of calls; and each node
-alone, over many runs."""
+"""Timing of a call, and of each node alone over many runs. A call is timed as TVM's time_evaluator does it:
+the mean over a number of calls is measured several times."""
 
 from __future__ import annotations
 
@@ -17,42 +17,40 @@ from ..plan.types import Plan
 if TYPE_CHECKING:
     from .sessions.session import Session
 
-__all__ = ["BenchmarkResult", "NodeTimes", "measure", "measure_nodes"]
-
-_MOST_ROWS = 40  # of a table
-_EMPTY = 200  # calls that run nothing
-_GOLDEN_RATIO = 1.618  # by how much at least number grows, as in TVM
+_MOST_ROWS = 40  # most rows of a printed table
+_EMPTY = 200  # number of calls that time an empty run
+_GOLDEN_RATIO = 1.618  # least factor by which ``number`` grows, as in TVM
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkResult:
-    """``results``: seconds a call, one a repeat. ``std`` is the population's. ``str()`` is a table in ms."""
+    """``results``: seconds per call, one for each repeat. ``str()`` is a table in ms."""
 
     results: tuple[float, ...]
 
     @property
     def mean(self) -> float:
-        """Seconds a call."""
+        """Mean of the seconds per call."""
         return statistics.fmean(self.results)
 
     @property
     def median(self) -> float:
-        """Seconds a call."""
+        """Median of the seconds per call."""
         return statistics.median(self.results)
 
     @property
     def min(self) -> float:
-        """Seconds a call, of the fastest repeat."""
+        """Seconds per call in the fastest repeat."""
         return min(self.results)
 
     @property
     def max(self) -> float:
-        """Seconds a call, of the slowest repeat."""
+        """Seconds per call in the slowest repeat."""
         return max(self.results)
 
     @property
     def std(self) -> float:
-        """Seconds, of the population of repeats."""
+        """Standard deviation of the population of repeats, in seconds."""
         return statistics.pstdev(self.results)
 
     def __str__(self) -> str:
@@ -72,11 +70,9 @@ def measure(
     repeats_to_cooldown: int = 1,
     before: Callable[[], object] | None = None,
 ) -> BenchmarkResult:
-    """Time ``call``. One call is made first and not measured; parameters are those of GraphModule.benchmark.
-    ``before`` is called before each repeat and not measured.
-
-    Raises InputError for a repeat, number or repeats_to_cooldown below 1.
-    """
+    """Time ``call`` after one call that is not measured. ``before``: function that is called before each
+    repeat and not measured; all other parameters are those of GraphModule.benchmark. Raises InputError for a
+    repeat, number or repeats_to_cooldown below 1."""
     for name, value in (("repeat", repeat), ("number", number), ("repeats_to_cooldown", repeats_to_cooldown)):
         if value < 1:
             raise InputError(f"{name} must be at least 1, got {value}", got=value)
@@ -95,7 +91,7 @@ def measure(
 def _one_repeat(
     call: Callable[[], object], number: int, min_seconds: float, zero_limit: int
 ) -> tuple[float, int]:
-    """Seconds a call, and the number of calls it took, which the next repeat begins with."""
+    """(seconds per call, number of calls with which the next repeat begins)."""
     zeros = 0
     while True:
         start = time.perf_counter()
@@ -114,9 +110,9 @@ def _one_repeat(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeTimes:
-    """``ns`` int64 [runs, nodes]: what the nodes ``nid`` int64 [nodes] of ``plan`` took, one after the other,
-    each begun by the caller when the one before it was over. ``empty_ns``: what it takes to begin nothing,
-    which is in each of them. ``str()`` is a table of those that take most."""
+    """Times of nodes that ran one after the other. ``ns`` int64 [runs, nodes]: times of the nodes; ``nid``
+    int64 [nodes]: numbers of the nodes in ``plan``. ``empty_ns``: time of a call that runs no node; each time
+    in ``ns`` includes it. ``str()`` is a table of the slowest nodes."""
 
     plan: Plan
     nid: np.ndarray
@@ -124,8 +120,9 @@ class NodeTimes:
     empty_ns: int
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a node, in the order of a run: nid, node, op, device; median_ns, mean_ns, min_ns, max_ns
-        and std_ns over the runs; share, of the sum of medians."""
+        """One row for each node, in the order of a run. The keys of a row are nid, node, op and device;
+        median_ns, mean_ns, min_ns, max_ns and std_ns over the runs; and share, the node's part of the sum of
+        all medians."""
         median = np.median(self.ns, 0)
         total, found = max(float(median.sum()), 1.0), []
         for at, nid in enumerate(self.nid.tolist()):
@@ -147,7 +144,7 @@ class NodeTimes:
         return found
 
     def medians(self) -> dict[int, float]:
-        """{nid: median ns}"""
+        """{nid: median ns} over the runs."""
         return dict(zip(self.nid.tolist(), np.median(self.ns, 0).tolist(), strict=True))
 
     def __str__(self) -> str:
@@ -163,15 +160,16 @@ class NodeTimes:
             rest = sum(row["share"] for row in rows[len(shown) :])
             lines.append(f"... and {len(rows) - len(shown)} more, {rest:.1%} of the time")
         runs, empty = len(self.ns), self.empty_ns / 1e3
-        return "\n".join([*lines, f"{runs} runs node by node; {empty:.2f} us of each are the call's own"])
+        return "\n".join(
+            [*lines, f"{runs} runs node by node; {empty:.2f} us of each time are the overhead of the call"]
+        )
 
 
 def measure_nodes(session: Session, runs: int) -> NodeTimes:
-    """Run a session node by node, ``runs`` times after one that is not measured. Inputs must be set.
-
-    Raises InputError for a number below 1, and as Session.run."""
+    """Run a session node by node, ``runs`` times after one unmeasured run. Inputs must be set. Raises
+    InputError for ``runs`` below 1, and the errors of Session.run."""
     if not isinstance(runs, int) or isinstance(runs, bool) or runs < 1:
-        raise InputError(f"runs is {runs!r}: measure at least one", got=runs, wanted=1)
+        raise InputError(f"runs must be a number from 1, got {runs!r}", got=runs, wanted=1)
     count, clock = session.program.main, time.perf_counter_ns
     ns = np.zeros((runs + 1, count), np.int64)
     for row in ns:

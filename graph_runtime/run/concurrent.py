@@ -1,10 +1,9 @@
-"""Modules of one graph that several threads run at the same time.
+"""Modules of one graph, run by several threads at the same time.
 
-    ModulePool         modules, each one thread's for as long as it takes, made when they are needed
-    ConcurrentModule   GraphModule's names over them: each thread has inputs and outputs of its own
+    ModulePool         makes modules when they are needed, and lends each to one thread at a time
+    ConcurrentModule   has GraphModule's methods; each thread has inputs and outputs of its own
 
-create(..., concurrent=4) makes one. The constants of its modules are in memory once.
-"""
+create(..., concurrent=4) makes a ConcurrentModule. All its modules share one copy of the constants."""
 
 from __future__ import annotations
 
@@ -22,38 +21,37 @@ from .module import GraphModule, hand_out
 from .tensors.arrays import array, borrow
 from .tensors.tensor import Tensor
 
-__all__ = ["ConcurrentModule", "ModulePool", "kept"]
-
 Module = TypeVar("Module")
 
 
 class ModulePool(Generic[Module]):
-    """At most ``most`` modules, of which ``first`` is there and ``make`` makes the others, each when as many
-    threads run at once for the first time."""
+    """At most ``most`` modules for use by threads. ``first``: the first module; ``make``: makes a further
+    module when a thread wants one and none is free."""
 
     def __init__(self, first: Module, make: Callable[[], Module], most: int):
         self.most, self.members = most, [first]
         self._make, self._made = make, 1
         self._free = [first]
-        self._waiting = 0  # threads; one counts before it looks for the last time, so give() sees it
+        self._waiting = 0  # threads; each counts itself before its last look at _free
         self._changed = threading.Condition(new_lock())
 
     def member(self) -> _Taken[Module]:
-        """A block's module, which is this thread's alone in it; where none is free, the block waits for one.
-        Raises what making one raises."""
+        """A context manager with a module that belongs to this thread alone, which waits if no module is
+        free. Raises the errors of ``make``."""
         return _Taken(self)
 
     def fill(self) -> None:
-        """Make all of them. Raises what making one raises."""
+        """Make modules now until there are ``most``. Raises the errors of ``make``."""
         self._made = self.most
         while len(self.members) < self.most:
             self._free.append(self._new())
 
     def take(self) -> Module:
-        """See member."""
+        """A free module. If no module is free, a new one is made; if there are ``most`` already, the call
+        waits for a module. Call ``give`` with the module afterwards."""
         while True:
             try:
-                return self._free.pop()  # without a lock: most runs find one
+                return self._free.pop()  # without a lock: most calls find a free one
             except IndexError:
                 pass
             with self._changed:
@@ -69,7 +67,6 @@ class ModulePool(Generic[Module]):
         return self._new()
 
     def give(self, module: Module) -> None:
-        """It is free again."""
         self._free.append(module)
         if self._waiting:
             with self._changed:
@@ -88,7 +85,7 @@ class ModulePool(Generic[Module]):
 
 
 class _Taken(Generic[Module]):
-    """A block with a module of a pool."""
+    """Context manager that takes a module of a pool, and gives it back."""
 
     __slots__ = ("_module", "_pool")
 
@@ -104,7 +101,7 @@ class _Taken(Generic[Module]):
 
 
 class _Own(threading.local):
-    """What one thread has set, and what its last run made."""
+    """The inputs that a thread has set, and the outputs of the thread's last run."""
 
     def __init__(self) -> None:
         self.inputs: dict[str, Any] = {}
@@ -112,12 +109,9 @@ class _Own(threading.local):
 
 
 class ConcurrentModule:
-    """A graph that any number of threads run, as many at a time as the pool has modules; the others wait.
-    Inputs that a thread sets are those of its own runs, and outputs those of its last one; parameters are of
-    all.
-
-    ``modules``: those that there are, for a caller that knows that no thread runs.
-    """
+    """A graph that any number of threads run. As many threads run at once as the pool may have modules; the
+    others wait. Inputs and outputs belong to the thread that sets and runs them; parameters are shared.
+    ``modules``: the modules made so far, for use while no thread runs."""
 
     def __init__(self, pool: ModulePool[Any]):
         self._pool = pool
@@ -128,7 +122,7 @@ class ConcurrentModule:
         return f"<ConcurrentModule of {self._pool.most}: {self.modules[0]!r}>"
 
     def __getattr__(self, name: str) -> NoReturn:
-        """What a GraphModule has and one for several threads cannot."""
+        """Refuse the names that GraphModule has but a module of several threads cannot have."""
         text = f"a ConcurrentModule has no {name!r}"
         if name == "session" or hasattr(GraphModule, name):
             text += ": create without concurrent=, or take one of module.modules, which are one thread's each"
@@ -136,26 +130,25 @@ class ConcurrentModule:
 
     @property
     def modules(self) -> tuple[Any, ...]:
-        """Those that there are."""
         return tuple(self._pool.members)
 
     # **************** running ****************
 
     def run(self, **inputs: Any) -> None:
-        """Run with the inputs that this thread has set, and those given by name, which are for this run
-        alone. Raises as GraphModule.run, but for SessionBusyError."""
+        """Run with the inputs that this thread has set and those given by name. Inputs given by name count
+        for this run alone. Raises the errors of GraphModule.run, except SessionBusyError."""
         own = self._own
         given = {**own.inputs, **inputs}
         if missing := [name for name in self._wanted if name not in given]:
-            text = f"this thread has set no {', '.join(missing)}: what others set are theirs"
+            text = f"this thread has not set {', '.join(missing)}: inputs that other threads set are not used"
             raise InputError(text, wanted=missing)
         with self._pool.member() as module:
             module.run(**given)
             own.outputs = [_copied(module.get_output(at)) for at in range(module.get_num_outputs())]
 
     def set_input(self, key: Any = None, value: Any = None, **params: Any) -> None:
-        """Give this thread's runs inputs: one by name or index, any number by name. They are copied, and
-        compared with the graph's when it runs. Raises InputError for an unknown name."""
+        """Set inputs of this thread's runs: one input by name or index, or any number of inputs by name.
+        Values are copied; the run checks them against the graph. Raises InputError for an unknown name."""
         if key is not None:
             params = {key if isinstance(key, str) else self._names()[key]: value, **params}
         if unknown := [name for name in params if self.get_input_index(name) < 0]:
@@ -164,8 +157,9 @@ class ConcurrentModule:
         self._own.inputs |= {name: kept(value) for name, value in params.items()}
 
     def get_output(self, index: str | int, out: Any = None) -> Any:
-        """An output of this thread's last run, which no other one overwrites. With ``out`` (array or Tensor)
-        a copy of it, written there. Raises InputError, also where this thread has run nothing."""
+        """An output of this thread's last run, which no other run overwrites; with ``out`` (array or Tensor)
+        the output is copied there. Raises InputError for an unknown output, and before this thread's first
+        run."""
         names = list(self.get_output_info()[0])
         at = names.index(index) if isinstance(index, str) and index in names else index
         if not isinstance(at, int) or not 0 <= at < len(names):
@@ -177,27 +171,25 @@ class ConcurrentModule:
             found = self._own.outputs[at] = borrow(found)
         return hand_out(found, out) if isinstance(found, Tensor) else found
 
-    # **************** what it is ****************
+    # **************** information ****************
 
     def get_num_inputs(self) -> int:
-        """Number of inputs."""
         return int(self.modules[0].get_num_inputs())
 
     def get_num_outputs(self) -> int:
-        """Number of outputs."""
         return int(self.modules[0].get_num_outputs())
 
     def get_input_index(self, name: str) -> int:
-        """The index of an input, -1 for a name that there is not."""
+        """The index of an input, -1 for an unknown name."""
         return int(self.modules[0].get_input_index(name))
 
     def get_input_info(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """({name: shape}, {name: dtype}) of the inputs that are no parameters."""
+        """({name: shape}, {name: dtype}) of the inputs that are not parameters."""
         found: tuple[dict[str, Any], dict[str, str]] = self.modules[0].get_input_info()
         return found
 
     def get_output_info(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """As get_input_info, of the outputs."""
+        """({name: shape}, {name: dtype}) of the outputs."""
         found: tuple[dict[str, Any], dict[str, str]] = self.modules[0].get_output_info()
         return found
 
@@ -208,7 +200,7 @@ class ConcurrentModule:
 
 
 def kept(value: Any) -> Any:
-    """A value that nothing else writes."""
+    """A copy of a value, to which no other code writes."""
     if isinstance(value, Tensor):
         return array(value, value.device)
     if isinstance(value, list):
@@ -217,7 +209,8 @@ def kept(value: Any) -> Any:
 
 
 def _copied(value: Any) -> Any:
-    """As kept, of an output; one on the host as an array: making a tensor takes longer than small runs."""
+    """A copy of an output. An output on the host becomes an array, because making a tensor takes longer than
+    a small run."""
     if isinstance(value, Tensor) and value.layout.memory == HOST:
         return np.array(value.numpy())
     return kept(value)

@@ -1,7 +1,6 @@
-"""Devices that are open: their memory, and what the core knows of them.
+"""Open devices: their memory, and the C objects of the core that stand for them.
 
-The C of a kind that another package brought is compiled when its first device opens.
-"""
+The C code of a kind from another package is compiled when the first device of that kind is opened."""
 
 from __future__ import annotations
 
@@ -12,21 +11,20 @@ import numpy as np
 
 from ..base import config
 from ..base.errors import DeviceError
-from ..base.locks import new_lock
+from ..base.locks import new_lock, new_rlock
+from ..base.machine.descriptors import outside_code
 from ..base.machine.devices import Device, require_at_home
-from ..base.machine.layout import MEMORY_CODES, Layout
-from ..base.machine.outside_kinds import code_of
-from ..base.weaklist import WeakList
+from ..base.machine.layout import MEMORY_CODES, Layout, shard_words, unit_places
 from ..binding import core
 from ..binding.core import check, ffi, lib
-from ..binding.shard_structs import cut_of
 
-__all__ = ["CoreStats", "DeviceHandle", "MemoryStats", "open_device"]
+_LEAST = 256  # a list of at most so many references is never swept
+_lock = new_rlock()  # held while a list is read or swept; appending needs no lock
 
 
 class MemoryStats(NamedTuple):
-    """Bytes are per bank; ``bytes_in`` and ``bytes_out`` count copies from and to the host or another device,
-    pages what kernels moved."""
+    """Counters of a device's memory, in bytes per bank. ``bytes_in`` and ``bytes_out`` count bytes copied
+    from and to the host or other devices; ``pages_*`` count pages that kernels moved."""
 
     allocated: int
     free: int
@@ -39,8 +37,9 @@ class MemoryStats(NamedTuple):
 
 
 class CoreStats(NamedTuple):
-    """``opened`` cores, ``different`` ones among them, ``most_bytes`` of circular buffers that one asked for,
-    ``threads`` of the host that were cores."""
+    """Counters of a device's simulated cores. ``opened``: how often kernels opened a core; ``different``:
+    number of different cores that kernels opened; ``most_bytes``: the most bytes of circular buffers that one
+    core asked for; ``threads``: number of host threads that ran cores."""
 
     opened: int
     different: int
@@ -49,11 +48,10 @@ class CoreStats(NamedTuple):
 
 
 class DeviceHandle:
-    """A device that is there: its memory and the env its kernels get. ``env`` is a ``gr_env *``.
+    """An open device, with its memory. ``env``: a ``gr_env *``, which kernels get.
 
-    Made by open_device, once a process; tests make their own and close them. Takes no tensor memory before
-    alloc. ``tensors``: weak references to all handles that lead to its memory.
-    """
+    open_device makes one handle of a device in a process; tests make and close their own. No tensor memory is
+    taken before alloc. ``tensors``: weak references to the handles of all tensors in the device's memory."""
 
     tensors: WeakList
     env: Any
@@ -61,23 +59,12 @@ class DeviceHandle:
     def __init__(self, device: Device):
         self.device = device
         rows, cols = device.descriptor.grid
-        descs = ffi.new(
-            "gr_memory_desc[]",
-            [
-                {
-                    "kind": MEMORY_CODES[m.name],
-                    "banks": m.banks,
-                    "bank_bytes": m.bank_bytes,
-                    "base": m.base,
-                    "alignment": m.alignment,
-                    "top_down": m.top_down,
-                    "tile_header": m.tile_header,
-                }
-                for m in device.descriptor.memories
-            ],
-        )
+        names = ("banks", "bank_bytes", "base", "alignment", "top_down", "tile_header")
+        facts = [{name: getattr(m, name) for name in names} for m in device.descriptor.memories]
+        kinds = [{"kind": MEMORY_CODES[m.name]} for m in device.descriptor.memories]
+        descs = ffi.new("gr_memory_desc[]", [{**a, **b} for a, b in zip(kinds, facts, strict=True)])
         out = ffi.new("gr_device **")
-        source = code_of(device.kind)
+        source = outside_code.get(device.kind)
         if source is not None:
             from ..codegen.device_kinds import build_kind  # kinds of other packages are compiled here
 
@@ -90,7 +77,7 @@ class DeviceHandle:
             device=str(device),
         )
         self._pointer = out[0]
-        self._tags: dict[tuple[Layout, tuple[int, ...]], tuple[int, Any]] = {}  # and the table that it reads
+        self._tags: dict[tuple[Layout, tuple[int, ...]], tuple[int, Any]] = {}  # tag, table of the device
         self.tensors = WeakList()
         self.env = lib.gr_device_env(self._pointer)
         if config.get("GUARD"):
@@ -101,7 +88,7 @@ class DeviceHandle:
 
     @property
     def pointer(self) -> Any:
-        """The ``gr_device *``. Raises DeviceError where the device is closed."""
+        """The ``gr_device *``. Raises DeviceError for a closed device."""
         return self._open()
 
     def _open(self) -> Any:
@@ -110,25 +97,36 @@ class DeviceHandle:
         return self._pointer
 
     def alloc(self, memory: int, extent: int, holder: str) -> int:
-        """Address of ``extent`` bytes (in every bank) of memory number ``memory`` of the descriptor.
-        ``holder`` is the name in out-of-memory texts. Raises DeviceMemoryError."""
+        """The address of newly allocated memory: ``extent`` bytes (in every bank) of memory number ``memory``
+        of the descriptor. ``holder``: name in out-of-memory errors. Raises DeviceMemoryError."""
+        found = self.try_alloc(memory, extent, holder)
+        if found is None:
+            check(lib.gr_last_status(), device=str(self.device))
+        assert found is not None  # C's status says that the allocation failed
+        return found
+
+    def try_alloc(self, memory: int, extent: int, holder: str) -> int | None:
+        """The result of alloc, or None if alloc would raise DeviceMemoryError; the reason is then C's last
+        status and error text."""
         out = ffi.new("uint64_t *")
-        check(
-            lib.gr_device_alloc(self._open(), memory, extent, holder.encode(), out), device=str(self.device)
+        return (
+            None if lib.gr_device_alloc(self._open(), memory, extent, holder.encode(), out) else int(out[0])
         )
-        return out[0]
 
     def free(self, memory: int, addr: int) -> None:
-        """Give back what alloc returned. Nothing happens on a closed device: closing gave everything back."""
+        """Give back an allocation. On a closed device this does nothing, because all memory of the device has
+        been given back."""
         if self._pointer is not None:
             check(lib.gr_device_free(self._pointer, memory, addr), device=str(self.device))
 
     def discard(self, memory: int, addr: int, nbytes: int) -> None:
-        """The content of a part of an allocation is not needed any more: host pages go back to the system."""
+        """Drop the contents of a part of an allocation: the host pages that hold this part go back to the
+        system."""
         check(lib.gr_device_discard(self._open(), memory, addr, nbytes), device=str(self.device))
 
     def shard_tag(self, layout: Layout, shape: tuple[int, ...]) -> int:
-        """What the address of a tensor has above its bank address: how it is sharded, 0 where it is not."""
+        """The bits above the bank address in a sharded tensor's address, which tell how it is sharded; 0 for
+        a tensor that is not sharded."""
         if not layout.is_sharded:
             return 0
         if (layout, shape) not in self._tags:
@@ -139,19 +137,20 @@ class DeviceHandle:
         return self._tags[layout, shape][0]
 
     def stats(self, memory: int) -> MemoryStats:
-        """What memory number ``memory`` holds and has moved."""
+        """Counters of bytes held and moved in memory number ``memory``."""
         out = ffi.new("uint64_t[8]")
         check(lib.gr_device_stats(self._open(), memory, out), device=str(self.device))
         return MemoryStats(*out)
 
     def cores(self, reset: bool = False) -> CoreStats:
-        """What kernels took of the cores since the device was made or last reset; between two runs."""
+        """Counters of the cores that kernels have used since the device was made, or since the last call with
+        ``reset``. Call this between two runs."""
         out = ffi.new("uint64_t[4]")
         check(lib.gr_device_cores(self._open(), reset, out), device=str(self.device))
         return CoreStats(*out)
 
     def traffic(self, memory: int) -> np.ndarray:
-        """int64 [banks, 2]: payload bytes that copies and kernels moved out of and into each bank."""
+        """int64 [banks, 2]: payload bytes that copies and kernels read from and wrote to each bank."""
         out = np.zeros((self.device.descriptor.memories[memory].banks, 2), np.int64)
         check(
             lib.gr_device_traffic(self._open(), memory, ffi.cast("uint64_t *", out.ctypes.data)),
@@ -160,12 +159,12 @@ class DeviceHandle:
         return out
 
     def set_guard(self, on: bool) -> None:
-        """Guard mode (GR_GUARD=1): device memory is PROT_NONE outside of kernels and copies, fresh memory
-        holds NaNs."""
+        """Switch guard mode (GR_GUARD=1): device memory is PROT_NONE outside of kernels and copies, and fresh
+        memory holds NaNs."""
         check(lib.gr_device_set_guard(self._open(), on), device=str(self.device))
 
     def close(self) -> None:
-        """Give everything back. No program of this device may run, now or later."""
+        """Give back all memory. No program of this device may run afterwards."""
         pointer, self._pointer, self.env = self._pointer, None, ffi.NULL
         if pointer is not None:
             lib.gr_device_destroy(pointer)
@@ -182,14 +181,49 @@ _handles_lock = new_lock()
 
 
 def open_device(device: Device) -> DeviceHandle:
-    """The process's handle of a device: one simulated device for each kind, ordinal and board.
-
-    It lives as long as the process: a daemon thread may still be running kernels on it when the interpreter
-    ends.
-    """
+    """The process's handle of a device, one for each kind, ordinal and board. The handle lives as long as the
+    process, because a daemon thread may still run kernels on the device when the interpreter ends."""
     with _handles_lock:
         handle = _handles.get(require_at_home(device))
         if handle is None:
             core.choose_threads()
             handle = _handles[device] = DeviceHandle(device)
         return handle
+
+
+class WeakList(list[Any]):
+    """A list of ``weakref.ref`` objects. ``most``: length above which users of the list should call
+    ``sweep``."""
+
+    __slots__ = ("most",)
+
+    most: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = _LEAST
+
+    def sweep(self) -> None:
+        """Remove the references to dead objects. References that other threads append meanwhile stay at the
+        end of the list."""
+        with _lock:
+            count = len(self)
+            self[:count] = [ref for ref in self[:count] if ref() is not None]
+            self.most = max(_LEAST, 2 * len(self))
+
+    def alive(self) -> list[Any]:
+        """The objects that are still alive, in the order in which they were added."""
+        with _lock:
+            refs = self[:]
+        return [found for found in [ref() for ref in refs] if found is not None]
+
+
+def cut_of(ffi: Any, layout: Layout, shape: tuple[int, ...], grid_cols: int) -> tuple[Any, Any]:
+    """(the gr_shard struct, its table or NULL) of a sharded layout. The device reads the table until it is
+    closed, so the caller keeps the table."""
+    words = shard_words(layout, shape, grid_cols)
+    if layout.nd is None:
+        return ffi.new("gr_shard *", (*words, ffi.NULL, 0, 0)), ffi.NULL
+    banks, places, slots = unit_places(layout, shape, grid_cols)
+    table = ffi.from_buffer("uint32_t[]", np.ascontiguousarray(np.stack([banks, places], 1), np.uint32))
+    return ffi.new("gr_shard *", (*words, table, len(banks), slots)), table

@@ -1,4 +1,5 @@
-"""create(): from a document, and libraries, to a GraphModule. load() of a bundle: loading.py."""
+"""create(): a GraphModule made from a document and libraries. loading.py has load(), which makes one from a
+bundle."""
 
 from __future__ import annotations
 
@@ -9,37 +10,28 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 
-from ..artifacts.door import open_source
-from ..artifacts.plannable import Plannable, Waiting
+from ..artifacts.door import Plannable, Waiting, open_source
 from ..artifacts.prepare import Prepared, prepare
 from ..base.errors import CompileError, InputError, WriteError
-from ..base.garbage import gc_paused
 from ..base.machine.devices import is_afar
+from ..base.machine.layout import HOST
 from ..base.option_words import takes_words
 from ..base.options import Options
-from ..base.progress import Tell, silent
+from ..base.progress import Tell, gc_paused, silent
 from ..base.providers import provided
 from ..binding import core
 from ..ir.model import Constant, Model
 from .module import GraphModule
 from .sessions.arena import Arena
+from .sessions.constants import set_parameters
 from .sessions.session import Session
-from .sessions.sharing import link_constants, set_parameters, share_inputs
+from .sessions.sharing import link_constants, share_inputs
 
 if TYPE_CHECKING:
     from ..artifacts.libraries.judge import LibraryFile
     from ..base.options import Words
     from .flows.flow_module import FlowModule
     from .library import Library
-
-__all__ = [
-    "adopt_params",
-    "create",
-    "create_flow",
-    "open_prepared",
-    "set_constants",
-    "warn_of",
-]
 
 
 @takes_words()
@@ -54,22 +46,20 @@ def create(
     concurrent: int | None = None,
     **words: Unpack[Words],
 ) -> GraphModule:
-    """A GraphModule.
+    """A GraphModule, ready to run.
 
-    ``graph``: JSON text if it begins with "{", StableHLO text, else a path of a graph.json, an ONNX file or
-    a .mlir file; also the bytes of these, a ModelProto, what jax has lowered, a Graph, a GraphBuilder (with
-    the parameters that it holds), a Model, or a Plan, run as it is. ``library``: a path or Library of
-    kernels, a list of them, or None for those built in. ``devices``: "cpu:0", or a list, whose first is the
-    fallback: a node that the file puts elsewhere runs there, with a warning; TVM's (type, id) is a device,
-    too; with a device as "node1/tt:0" it is a RemoteModule on the cluster that is connected. ``params``:
-    values of inputs, what load_params takes. ``name``: the holder of memory in errors. ``words``: fields
-    of ``options``, which come first: gr.Options says what each of them is; one that is None is as
-    ``options`` has it. ``concurrent``: a ConcurrentModule of so many sessions over the
-    same constants, which as many threads run at the same time.
-
-    Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError, and
-    CompileError for compile=True.
-    """
+    ``graph``: JSON text if it begins with "{", StableHLO text, else a path of a graph.json, an ONNX file or a
+    .mlir file; also the bytes of such a file, a ModelProto, a function that jax has lowered, a Graph, a
+    GraphBuilder (whose parameters are used), a Model, or a Plan, which is run unchanged. ``library``: a
+    library of kernels (a path or a Library), or a list of libraries; None: the built-in kernels. ``devices``:
+    a device, such as "cpu:0", or a list of devices. The first device of a list is the fallback: it runs, with
+    a warning, the nodes that the file puts on devices not in the list. TVM's (type, id) is a device, too. A
+    device "node1/tt:0" gives a RemoteModule on the connected cluster. ``params``: values of inputs, in any
+    form that load_params takes. ``name``: name of the module in out-of-memory errors. ``words``: fields of
+    gr.Options, which override ``options`` unless they are None. ``concurrent``: number of sessions of a
+    ConcurrentModule, and so of threads that run at the same time; the sessions share their constants. Raises
+    DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError, and CompileError
+    for compile=True."""
     chosen = Options.of(options, **words)
     if concurrent is not None:
         return _create_several(graph, library, devices, params, chosen, name, concurrent)
@@ -82,7 +72,7 @@ def create(
 def _created(
     graph: Any, libraries: list[Library], devices: Any, params: Any, chosen: Options, name: str | None
 ) -> GraphModule:
-    """As create, on devices of this machine."""
+    """As create, for devices of this machine."""
     found = _ready(graph, libraries, devices, params, chosen, name)
     if isinstance(found, tuple):
         return _open_warned(*found, libraries)
@@ -92,7 +82,8 @@ def _created(
 def _ready(
     graph: Any, libraries: list[Library], devices: Any, params: Any, chosen: Options, name: str | None
 ) -> tuple[Plannable, Prepared] | FlowModule:
-    """What is to be opened, or a flow."""
+    """(source, its prepared plan). For a model whose sizes or values only a run finds, the result is the
+    module of a flow instead."""
     whole = params is not None or bool(libraries)
     found = open_source(graph, chosen, devices, name=name, bundles=False, unroll=whole)
     if not isinstance(found, Waiting):
@@ -105,8 +96,8 @@ def _ready(
 def _create_several(
     graph: Any, library: Any, devices: Any, params: Any, options: Options, name: str | None, count: int
 ) -> GraphModule:
-    """As create, a ConcurrentModule."""
-    from .concurrent import ConcurrentModule, ModulePool  # most modules are one thread's
+    """As create, but the result is a ConcurrentModule of ``count`` sessions."""
+    from .concurrent import ConcurrentModule, ModulePool  # most modules belong to one thread
 
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise InputError(f"concurrent is a number of sessions from 1, got {count!r}", got=count)
@@ -115,7 +106,7 @@ def _create_several(
     libraries = _libraries(library)
     with gc_paused():
         found = _ready(graph, libraries, devices, params, options, name)
-        if not isinstance(found, tuple):  # sessions of sizes are made when they are met
+        if not isinstance(found, tuple):  # sessions of a flow are made when their sizes first occur
             return cast("GraphModule", ConcurrentModule(ModulePool(found, found.sibling, count)))
         opened, prepared = found
         first = _open_warned(opened, prepared, libraries)
@@ -125,10 +116,10 @@ def _create_several(
 
 
 def _sibling(first: GraphModule, prepared: Prepared, libraries: list[Library], name: str) -> GraphModule:
-    """One more module of what was prepared, whose parameters live in the memory of the first."""
+    """A further module of a prepared plan, whose parameters live in the memory of ``first``."""
     if aliases := prepared.plan.aliases:
         written = ", ".join(first.session.graph.input_names[at] for _, at in aliases)
-        text = f"runs write inputs of the graph ({written}), which are one session's: concurrent is 1 at most"
+        text = f"runs write inputs of the graph ({written}), so there is one session: concurrent must be 1"
         raise InputError(text, got=written)
     made = open_prepared(prepared, libraries, name, constants=False)
     if first.params:
@@ -138,7 +129,8 @@ def _sibling(first: GraphModule, prepared: Prepared, libraries: list[Library], n
 
 
 def _open_warned(opened: Plannable, prepared: Prepared, libraries: list[Library]) -> GraphModule:
-    """What was prepared, ready to run; of a plan of its own the caller knows what it does."""
+    """The module of a prepared plan. Gives the plan's warnings, unless the caller passed a Plan and so knows
+    them."""
     if opened.plan is None:
         warn_of(prepared, stacklevel=5)
     return open_prepared(prepared, libraries, opened.name)
@@ -147,16 +139,16 @@ def _open_warned(opened: Plannable, prepared: Prepared, libraries: list[Library]
 def _create_afar(
     graph: Any, library: Any, devices: Any, params: Any, options: Options, name: str | None
 ) -> GraphModule:
-    """As create, by the cluster that is connected."""
+    """As create, for devices of the connected cluster."""
     given = [] if library is None else library if isinstance(library, (list, tuple)) else [library]
     there = provided("cluster")().create(graph, devices, options, params=params, libraries=given, name=name)
     return cast("GraphModule", there)
 
 
 def create_flow(waiting: Waiting, devices: Any = ("cpu:0",), options: Options | None = None) -> FlowModule:
-    """A FlowModule of a model that is run at whatever sizes its inputs have; create() gives one where a
-    source needs it. Programs are made when their sizes are first met. Raises as create."""
-    from .flows.flow_module import open_flow  # most models have sizes
+    """A FlowModule of a model that runs at any sizes of its inputs; create() calls this for such sources. A
+    specialization is made when its sizes first occur. Raises the errors of create."""
+    from .flows.flow_module import open_flow  # most models have fixed sizes
 
     def make(
         model: Model, chosen: Options, holder: str, shared: Callable[..., Any], arena: Arena
@@ -179,34 +171,28 @@ def open_prepared(
     constants: bool = True,
     arena: Arena | None = None,
 ) -> GraphModule:
-    """What prepare() made, ready to run: kernels compiled where its options say so, and constants set.
+    """A module of a prepared plan, ready to run: kernels are compiled if its options say so, and constants
+    are set.
 
-    ``libraries``: those that it was prepared with; their code runs from here on. ``constants`` False: the
-    caller sets them, or other values (adopt_params), and no memory is taken before. ``arena``: as Session's.
-    Raises LibraryError, its
-    UntrustedLibraryError, CompileError, DeviceMemoryError, and what reading a constant raises.
-    """
+    ``libraries``: the libraries with which the plan was prepared; this call opens them, so their code runs.
+    ``constants`` False: the caller sets constants (adopt_params), and no memory is taken before that.
+    ``arena``: as for Session. Raises LibraryError, UntrustedLibraryError, CompileError, DeviceMemoryError,
+    and the errors of reading a constant."""
     options, opened = prepared.options, _opened(libraries)
     opened += _compiled(prepared, opened, tell)
-    session = Session(
-        prepared.plan,
-        opened,
-        name=name,
-        options=options,
-        reserve=False,
-        arena=arena,
-    )
+    session = Session(prepared.plan, opened, name=name, options=options, reserve=False, arena=arena)
     module = GraphModule(session)
-    link_constants(session, prepared.model.graph, opened)
+    if opened:
+        link_constants(session, prepared.model.graph, opened)
     return set_constants(module, prepared.model.constants) if constants else module
 
 
 def _compiled(prepared: Prepared, libraries: Sequence[Library], tell: Tell) -> list[Library]:
-    """The library of the kernels that are worth it, compiled or found in the cache; none where there are
-    none, or where compiling fails that was not asked for."""
+    """The library of the kernels that are worth compiling, built now or found in the cache. The list is empty
+    if no kernel is worth it, or if compiling fails and the caller did not ask for it."""
     if not prepared.compiles:
         return []
-    from ..codegen.build import cached_library  # needed where something is compiled only
+    from ..codegen.build import cached_library  # needed only if something is compiled
     from .library import load_library
 
     try:
@@ -221,17 +207,17 @@ def _compiled(prepared: Prepared, libraries: Sequence[Library], tell: Tell) -> l
 
 
 def warn_of(prepared: Prepared, stacklevel: int = 3) -> None:
-    """Python warnings of what a plan does otherwise than the caller or the file asked: the first of it, and
-    how much more, if the options let it. Raises InputError for what is no number of warnings."""
+    """Warn of a plan's deviations from the caller's or the file's wishes: of the first ``most_warnings``
+    deviations one by one, then of the number of all others. Raises InputError if ``most_warnings`` is no
+    number."""
     plan, most = prepared.plan, prepared.options.most_warnings
     if isinstance(most, bool) or not isinstance(most, int) or most < 0:
         raise InputError(f"most_warnings is a number of warnings from 0, got {most!r}", got=most)
     for text in plan.warnings[:most]:
         warnings.warn(text, stacklevel=stacklevel)
     if most and (more := len(plan.warnings) - most) > 0:
-        warnings.warn(
-            f"{more} more of these: plan.warnings, and graph-runtime plan, list all", stacklevel=stacklevel
-        )
+        text = f"{more} more of these: plan.warnings, and graph-runtime plan, list all"
+        warnings.warn(text, stacklevel=stacklevel)
 
 
 def adopt_params(
@@ -241,30 +227,31 @@ def adopt_params(
     digests: dict[str, bytes] | None = None,
     reserve: bool = True,
 ) -> None:
-    """Set parameters that stay where they are: inputs on the host live in these arrays for good, others are
-    copied. For a module that did nothing yet. ``keys`` {input name: key of its hash in ``digests``}, to which
-    those are added that had to be made. ``reserve`` as sharing.set_parameters, whose errors it raises."""
+    """Set parameters whose arrays stay where they are: inputs on the host live in these arrays for good,
+    other inputs get copies. The module must not have been used yet. ``keys`` {input name: key of its hash in
+    ``digests``}; hashes that had to be computed are added to ``digests``. ``reserve``: as in
+    constants.set_parameters, whose errors are raised."""
     index = {name: module.get_input_index(name) for name in params}
     keys, digests = keys or {}, {} if digests is None else digests
     known = {index[name]: digests[keys[name]] for name in params if keys.get(name) in digests}
-    made = set_parameters(
-        module.session,
-        {index[name]: array for name, array in params.items()},
-        staying=True,
-        digests=known,
-        reserve=reserve,
-    )
+    arrays = {index[name]: array for name, array in params.items()}
+    made = set_parameters(module.session, arrays, staying=True, digests=known, reserve=reserve)
     module.params.update(params)
     digests.update({keys[name]: made[at] for name, at in index.items() if at in made and name in keys})
 
 
 def set_constants(module: GraphModule, constants: Mapping[str, Constant]) -> GraphModule:
-    """Set a model's constants by name, biggest first, each read, copied and let go before the next; returns
-    the module, which has its memory then.
-    Raises InputError, and what reading them raises (MissingDataError)."""
+    """The module with a model's constants set by name, biggest first; each constant is read, copied and
+    dropped before the next. Raises InputError and the errors of reading a constant (MissingDataError)."""
     largest = sorted(constants, key=lambda name: -constants[name].type.nbytes)
     found = {module.get_input_index(name): constants[name] for name in largest}
-    set_parameters(module.session, found)
+    session = module.session
+    if any(layout.memory != HOST for layout in session.plan.layouts):
+        set_parameters(session, found)
+    else:  # all values are in host memory, which sessions cannot share
+        session.reserve()
+        for index, constant in found.items():
+            session.set_input(index, constant.read())
     module.params.update(constants)
     return module
 
@@ -275,12 +262,11 @@ def _libraries(library: Any) -> list[Library]:
     from ..artifacts.libraries.judge import LibraryFile, read_library  # most graphs run without a library
 
     items = library if isinstance(library, (list, tuple)) else [library]
-    files: list[Any] = [getattr(item, "library", item) for item in items]  # what load_module returned has one
+    files: list[Any] = [getattr(item, "library", item) for item in items]  # load_module's results
     return _opened([item if isinstance(item, LibraryFile) else read_library(item) for item in files])
 
 
 def _opened(files: Sequence[LibraryFile]) -> list[Library]:
-    """Raises as open_libraries."""
     if not files:
         return []
     from .library import open_libraries

@@ -1,4 +1,4 @@
-"""load(): from a bundle to a GraphModule."""
+"""load(): a GraphModule from a bundle."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from ..artifacts.bundle_programs import bundle_files, open_entry
 from ..artifacts.bundles.bundle import KERNELS, Bundle, BundleProgram, read_bundle
-from ..artifacts.door import model_of
-from ..artifacts.plannable import Plannable
+from ..artifacts.door import Plannable, bundle_files, model_of, open_entry
 from ..artifacts.prepare import Prepared, prepare
 from ..artifacts.trust import require_trust
 from ..base.errors import DocumentError, InputError
-from ..base.garbage import gc_paused
 from ..base.machine.devices import is_afar
 from ..base.option_fields import FLOWS, RUNNING
-from ..base.option_words import options_of, takes_words
-from ..base.options import Options
-from ..base.progress import Tell, silent
+from ..base.option_words import takes_words
+from ..base.options import Options, options_of
+from ..base.progress import Tell, gc_paused, silent
 from ..base.providers import provided
 from ..ir.graph import Graph
 from .factory import adopt_params, create_flow, open_prepared
@@ -31,19 +28,8 @@ if TYPE_CHECKING:
     from ..base.options import Words
     from .flows.flow_module import FlowModule
 
-__all__ = [
-    "bundle_libraries",
-    "chosen_kernels",
-    "load",
-    "open_flow_model",
-    "open_module",
-    "open_program",
-    "open_saved_flow",
-    "read_runnable",
-]
 
-
-_AFAR = {"threads", "max_in_flight"}  # options of runs that machines of a cluster follow
+_AFAR = {"threads", "max_in_flight"}  # options of running that apply on machines of a cluster
 
 
 @takes_words(RUNNING, FLOWS)
@@ -57,20 +43,18 @@ def load(
     verify: str = "quick",
     **words: Unpack[Words],
 ) -> GraphModule:
-    """A GraphModule from a bundle, with its libraries and parameters.
+    """A GraphModule from a bundle, with the bundle's libraries and parameters.
 
-    ``devices``: by default those it was compiled for; with one as "node1/tt:0" it is opened by the cluster
-    that is connected (gr.cluster.connect). ``program``: by default its first, or the FlowModule of a bundle
-    with a flow. ``words``: options of running, as create; None: as it was compiled with. ``libraries``:
-    False runs no native code of the bundle, but the kernels built in. ``rebuild``: neither; kernels are
-    compiled anew from its graph. ``verify`` "full": parameters are read and compared with their sha256, not
-    mapped (docs/bundles.md).
-
-    Raises DocumentError, ParamsError, GraphError, PlanError, CheckError, DeviceError, CompileError,
-    LibraryError: an UntrustedLibraryError for libraries that this user did not compile here and has not
-    trusted (gr.trust).
-    """
-    options_of(load, None, words)  # refuses others
+    ``devices``: devices to run on; None: the devices for which the bundle was compiled. A device "node1/tt:0"
+    opens the bundle on the connected cluster (gr.cluster.connect). ``program``: name of a program of the
+    bundle; None: the first program, or in a bundle with a flow its FlowModule. ``words``: options of running,
+    as for create; an option given as None has the value used for compiling. ``libraries`` False: run the
+    built-in kernels, and no native code of the bundle. ``rebuild``: whether to compile kernels anew from the
+    bundle's graph. ``verify`` "full": read parameters and check their sha256, instead of mapping them
+    (docs/bundles.md). Raises DocumentError, ParamsError, GraphError, PlanError, CheckError, DeviceError,
+    CompileError, LibraryError: an UntrustedLibraryError for libraries that this user did not compile here and
+    has not trusted (gr.trust)."""
+    options_of(load, None, words)  # refuses words that are no options of running
     if devices is not None and is_afar(devices):
         given: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
         if here := [*(given.keys() - _AFAR), *(["rebuild"] if rebuild else [])]:
@@ -85,8 +69,8 @@ def load(
 
 
 def open_saved_flow(bundle: Bundle, devices: Any = None, **words: Any) -> FlowModule:
-    """The module of an open bundle with a flow. ``words`` as open_program's. Raises as load."""
-    from .flows.loaded import load_flow  # most bundles have none
+    """The module of an open bundle with a flow. ``words`` as in open_program. Raises the errors of load."""
+    from .flows.loaded import load_flow  # most bundles have no flow
 
     entry = partial(open_program, bundle, devices=devices, **words)
     model = None if bundle.source is None else partial(open_flow_model, bundle, devices, **words)
@@ -94,8 +78,8 @@ def open_saved_flow(bundle: Bundle, devices: Any = None, **words: Any) -> FlowMo
 
 
 def open_flow_model(bundle: Bundle, devices: Any = None, **words: Any) -> FlowModule:
-    """The module of the model that is in a bundle, as the bundle was compiled, with the kernels that
-    ``Bundle.kernels`` says."""
+    """The module of the model in a bundle, with the options of the bundle and the kernels that
+    ``Bundle.kernels`` names."""
     options = Options.of(bundle.options, **words)
     if bundle.kernels != KERNELS[0]:
         options = replace(options, compile=bundle.rebuilt)
@@ -104,8 +88,9 @@ def open_flow_model(bundle: Bundle, devices: Any = None, **words: Any) -> FlowMo
 
 
 def read_runnable(bundle: str | os.PathLike[str], libraries: bool = True, rebuild: bool = False) -> Bundle:
-    """A bundle whose programs will be run, with the kernels asked for, as load(). Nothing of it runs: what
-    would be refused then is refused now. Raises DocumentError, UntrustedLibraryError."""
+    """A bundle whose programs will run with these kernels, as in load(). None of the bundle's code runs yet,
+    but everything that would be refused on running is refused now. Raises DocumentError,
+    UntrustedLibraryError."""
     opened = read_bundle(bundle)
     opened.kernels = chosen_kernels(libraries, rebuild)
     if opened.kernels == KERNELS[0]:
@@ -114,7 +99,7 @@ def read_runnable(bundle: str | os.PathLike[str], libraries: bool = True, rebuil
 
 
 def chosen_kernels(libraries: bool, rebuild: bool) -> str:
-    """One of bundle.KERNELS."""
+    """The word of bundle.KERNELS for the kernels that these arguments of load() ask for."""
     return KERNELS[2] if rebuild else KERNELS[0] if libraries else KERNELS[1]
 
 
@@ -127,13 +112,13 @@ def open_program(
     arena: Arena | None = None,
     **words: Unpack[Words],
 ) -> GraphModule:
-    """load(), for a bundle that is open already, with the kernels that ``Bundle.kernels`` says. ``reserve``
-    False: for submitting only, the module holds its parameters and takes no other memory before it is run
-    itself. ``arena``: as Session's."""
+    """As load(), for an open bundle, with the kernels that ``Bundle.kernels`` names. ``reserve`` False: for a
+    module whose runs are only submitted; it holds its parameters and takes no other memory before it is run
+    itself. ``arena``: as for Session."""
     with gc_paused():
         opened = open_entry(bundle, entry, bundle_libraries(bundle), devices or bundle.devices)
         running = replace(Options.of(bundle.options, **words).at(RUNNING), compile=bundle.rebuilt)
-        # the others have been followed: they are in the graph's columns
+        # the other options have been followed in compiling: they are in the graph's columns
         prepared = prepare(opened, options=running)
         return open_module(opened, prepared, reserve=reserve, arena=arena)
 
@@ -146,18 +131,15 @@ def open_module(
     reserve: bool = True,
     arena: Arena | None = None,
 ) -> GraphModule:
-    """What was prepared of ``opened``, ready to run. A bundle's parameters are mapped where they lie, unless
-    nodes were rewritten or others were given. ``reserve`` as open_program's. Raises as open_prepared."""
+    """The module of a prepared source, ready to run. A bundle's parameters are mapped where they lie in its
+    file, unless nodes were rewritten or other parameters were given. ``reserve`` as in open_program. Raises
+    the errors of open_prepared.
+    """
     bundle, entry = opened.bundle, opened.entry
     mapped = opened.params is None and not prepared.options.fuse
-    module = open_prepared(
-        prepared,
-        opened.libraries,
-        opened.name,
-        tell=tell,
-        constants=bundle is None or not mapped,
-        arena=arena,
-    )
+    own = bundle is None or not mapped
+    libraries, name = opened.libraries, opened.name
+    module = open_prepared(prepared, libraries, name, tell=tell, constants=own, arena=arena)
     if bundle is None or entry is None or not mapped:
         return module
     _check_names(bundle, entry, module.session.graph, prepared.plan.aliases)
@@ -167,30 +149,28 @@ def open_module(
 
 
 def _check_names(bundle: Bundle, entry: BundleProgram, graph: Graph, aliases: tuple[Any, ...]) -> None:
-    """Raise DocumentError where the index does not say of each graph input whether runs or parameters set it:
-    one that neither sets would be read as it lies in memory; and where it has other outputs or aliases."""
+    """Raise DocumentError if the index does not list each graph input as an input or a parameter (any other
+    input would be read without ever being set), or if its outputs or aliases are not the graph's."""
     said, wanted = {*entry.inputs, *entry.params}, set(graph.input_names)
     if said != wanted:
-        raise DocumentError(
+        text = (
             f"bundle {bundle.path}: inputs and params of program {entry.name!r} are not the "
-            f"inputs of its graph: {', '.join(sorted(said ^ wanted)[:10])}",
-            got=sorted(said),
-            wanted=sorted(wanted),
+            f"inputs of its graph: {', '.join(sorted(said ^ wanted)[:10])}"
         )
+        raise DocumentError(text, got=sorted(said), wanted=sorted(wanted))
     for what, has, wants in (
         ("outputs", entry.outputs, graph.output_names),
         ("aliases", entry.aliases, aliases),
     ):
         if has != wants:
-            raise DocumentError(
+            text = (
                 f"bundle {bundle.path}: {what} of program {entry.name!r} are not those of "
-                f"its graph: {list(has)[:10]} and {list(wants)[:10]}",
-                got=has,
-                wanted=wants,
+                f"its graph: {list(has)[:10]} and {list(wants)[:10]}"
             )
+            raise DocumentError(text, got=has, wanted=wants)
 
 
 def bundle_libraries(bundle: Bundle) -> list[Library]:
-    """A bundle's libraries, opened; none where its programs run with other kernels (``Bundle.kernels``).
-    Raises as bundle_files, UntrustedLibraryError before anything of one runs."""
+    """A bundle's libraries, opened; none if its programs run with other kernels (``Bundle.kernels``). Raises
+    the errors of bundle_files, and UntrustedLibraryError before any of their code runs."""
     return open_libraries(bundle_files(bundle)) if bundle.kernels == KERNELS[0] else []

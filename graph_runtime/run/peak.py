@@ -1,5 +1,5 @@
-"""What this machine can do at its best, measured in this process by all threads of its pool: what profiles
-compare kernels with."""
+"""Peak rates of this machine, measured in this process on all threads of its pool. Profiles compare kernels
+with these rates."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from functools import cache, partial
 
 from ..binding import core
 
-__all__ = ["Peak", "machine_peak"]
-
-# Sizes of what is moved: within a core's first cache, its second, a shared one, and memory
+# bytes of data to move, for data in a core's first cache, in its second cache, in a shared cache, and in
+# memory
 _SIZES = (32 << 10, 512 << 10, 4 << 20, 64 << 20)
-_ROUNDS, _MOVED = 100_000, 4 << 20  # some 100 us
+_ROUNDS, _MOVED = 100_000, 4 << 20  # rounds, and bytes moved, of one measurement of some 100 us
 _SECONDS, _TRIES = 0.03, 4
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """In 1e9 a second: ``gflop_per_s`` operations of products in float32, ``bf16_gflop_per_s`` of bfloat16,
-    ``int8_gflop_per_s`` of bytes, by the instructions that kernels use; bytes that are read and written.
-
-    ``moves``: (bytes, rate) by rising size of what lies in a cache, the last of memory."""
+    """Rates in 1e9 a second, with the instructions that kernels use. ``gflop_per_s``: rate of operations in
+    float32 products; ``bf16_gflop_per_s``: the same rate for bfloat16; ``int8_gflop_per_s``: the same rate
+    for int8. ``moves``: pairs (bytes of data, rate of bytes read and written), by rising size of the data;
+    the last pair is for data in memory, all others are for data in a cache."""
 
     gflop_per_s: float
     bf16_gflop_per_s: float
@@ -32,11 +31,11 @@ class Peak:
 
     @property
     def gb_per_s(self) -> float:
-        """Of memory."""
+        """Rate of main memory."""
         return self.moves[-1][1]
 
     def moved(self, nbytes: int) -> float:
-        """The rate of a node that reads and writes so many bytes, which may lie in a cache."""
+        """The rate of moving data for a node that reads and writes ``nbytes``, which may lie in a cache."""
         return next((rate for size, rate in self.moves if nbytes <= size), self.gb_per_s)
 
     def as_dict(self) -> dict[str, float | list[tuple[int, float]]]:
@@ -50,7 +49,7 @@ class Peak:
 
 
 def machine_peak() -> Peak:
-    """Measured once for each number of threads that the pool has."""
+    """The Peak for the present number of threads of the pool, measured once for each number of threads."""
     return _measured(core.pool_threads())
 
 
@@ -67,9 +66,9 @@ def _measured(threads: int) -> Peak:
 
 
 def _moved(nbytes: int) -> float:
-    """Bytes a ns of reading so many, or of copying half of them to the other half, whichever is faster."""
+    """Rate in bytes a ns of reading ``nbytes``, or of copying one half to the other, whichever is faster."""
     memory = core.ffi.new("char[]", nbytes)
-    core.ffi.memmove(memory, bytes(nbytes), nbytes)  # pages that nothing wrote are one page
+    core.ffi.memmove(memory, bytes(nbytes), nbytes)  # unwritten pages would all be one page
     half, times = nbytes // 2, max(1, _MOVED // nbytes)
 
     def read() -> float:
@@ -84,7 +83,7 @@ def _moved(nbytes: int) -> float:
 
 
 def _best(work: Callable[[], float]) -> float:
-    """What ``work`` returns, a ns: the best of a few calls, as others may use the machine."""
+    """The best rate of a few calls of ``work``: the amount that it returns, divided by its time in ns."""
     rates: list[float] = []
     end = time.perf_counter() + _SECONDS
     while len(rates) <= _TRIES or time.perf_counter() < end:

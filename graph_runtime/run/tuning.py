@@ -1,9 +1,8 @@
-"""Which of several kernels of an op is fastest here, measured on the shapes of a node.
+"""The fastest of an op's kernels on this machine, measured on the shapes of a node.
 
     prepare(model, "cpu:0", measure=Tuner(path))        # compile --tune
 
-Times are kept in a file, by machine and by what is called, so that nothing is measured twice.
-"""
+Times are kept in a file under the machine and the call, so that no call is measured twice."""
 
 from __future__ import annotations
 
@@ -27,13 +26,12 @@ from ..ir.ops import inputs as draws
 from ..ir.ops import registry
 from .factory import create
 
-__all__ = ["Tuner"]
-
-_SECONDS, _RUNS = 0.05, 3  # of each kernel: at least so many runs, then until the time is over
+_SECONDS, _RUNS = 0.05, 3  # seconds for each kernel, and least number of runs
 
 
 class Tuner:
-    """Measures kernels, and remembers what it measured in the file ``path`` (None: nowhere)."""
+    """Measures kernels and keeps the times. ``path``: file for the times; None: the times are kept in memory
+    only."""
 
     path: Path | None
     machine: str
@@ -46,8 +44,8 @@ class Tuner:
     def __call__(
         self, op: str, attrs: Mapping[str, Any], inputs: Sequence[TensorType], kernels: Sequence[str]
     ) -> dict[str, float]:
-        """Least seconds of a call by each of ``kernels``, those left out that call a library which is not
-        here. Raises what running the op raises."""
+        """{kernel: least seconds of a call} of ``kernels``, without kernels whose library is not installed.
+        Raises the errors of running the op."""
         found, bodies = {}, {body.name: body for body in registry.require(op).all_bodies("cpu")}
         for kernel in kernels:
             if bodies[kernel].library and blas.absent():
@@ -61,7 +59,7 @@ class Tuner:
         return found
 
     def _read(self) -> dict[str, float]:
-        """What an earlier run wrote; a file that is no longer whole is measured anew."""
+        """Times that earlier processes have measured; a damaged file counts as empty."""
         try:
             times = json.loads(read_file(self.path)) if self.path else {}
         except (OSError, ValueError, RecursionError):

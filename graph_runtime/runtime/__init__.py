@@ -1,4 +1,5 @@
-"""gr.runtime: program stitching with tt-mlir's names. Adapters only: what they call says what it does.
+"""gr.runtime: program stitching with tt-mlir's names. The functions are adapters; each docstring names the
+function that is called, where the details are documented.
 
     with rt.open_device("tt:0") as device:
         x = rt.to_layout(rt.create_borrowed_host_tensor(array), device, rt.get_layout(bundle, "encode", 0))
@@ -6,7 +7,7 @@
         logits, = rt.submit(device, bundle, "decode", [hidden])
         rt.memcpy(out, rt.to_host(logits))
 
-docs/runtime.md: the rules, and what differs from tt-mlir and why.
+docs/runtime.md has the rules, and the differences to tt-mlir with their reasons.
 """
 
 from __future__ import annotations
@@ -100,27 +101,27 @@ def open_device(device: Device | str) -> OpenDevice:
 
 
 def close_device(device: OpenDevice) -> None:
-    """End the tensors that live there, however they were made, and its programs: OpenDevice.close. Raises
-    DeviceError for one that is closed."""
+    """Close a device: end all tensors on it, however they were made, and unload its programs
+    (OpenDevice.close). Raises DeviceError for a closed device."""
     opened(device).close()
 
 
 def memory_view(device: OpenDevice) -> Mapping[str, MemoryView]:
-    """{memory: MemoryView} of a device, with all that holds it."""
+    """{name of a memory: MemoryView} of a device, with every block and its holder."""
     return opened(device).memory_view()
 
 
 def load_bundle(path: str | PathLike[str], libraries: bool = True, rebuild: bool = False) -> Bundle:
-    """Read a bundle's index and check its hashes; its programs are loaded when they are first submitted.
-    ``libraries``, ``rebuild``: as gr.load's: factory.read_runnable."""
+    """Read a bundle's index and check its hashes (factory.read_runnable). The bundle's programs are loaded
+    when they are first submitted. ``libraries`` and ``rebuild`` are those of gr.load."""
     return read_runnable(path, libraries, rebuild)
 
 
 def load_program(
     device: OpenDevice, bundle: Bundle, program: str | int | None = None, *, max_in_flight: int | None = None
 ) -> None:
-    """Load a program now, with its parameters, which the first submit would do. ``max_in_flight`` (8):
-    submissions of it that hold memory at once; the next one waits for the oldest."""
+    """Load a program and its parameters now instead of at the first submit. ``max_in_flight`` (8): most
+    submissions of the program that hold memory at once; a further submission waits for the oldest."""
     executable(device, bundle, program, max_in_flight)
 
 
@@ -128,12 +129,12 @@ def load_program(
 
 
 def create_owned_host_tensor(value: Any, dtype: str | None = None) -> Tensor:
-    """A dense copy on the host: host_tensors.owned."""
+    """A dense copy of values on the host (host_tensors.owned)."""
     return host_tensors.owned(value, dtype)
 
 
 def create_borrowed_host_tensor(value: Any) -> Tensor:
-    """A tensor over the caller's array, without a copy; the array is kept alive: arrays.borrow."""
+    """A tensor over the caller's array, which is not copied, and is kept alive (arrays.borrow)."""
     return arrays.borrow(value)
 
 
@@ -143,50 +144,51 @@ def create_empty_tensor(
     device: OpenDevice | None = None,
     layout: Layout | None = None,
 ) -> Tensor:
-    """A tensor whose values are undefined, on the host without a device: arrays.empty."""
+    """A tensor with undefined values, on the host if no device is given (arrays.empty)."""
     if device is None:
         return arrays.empty(shape, dtype, layout=layout)
     return opened(device).adopt(arrays.empty(shape, dtype, opened(device).alive().device, layout))
 
 
 def get_tensor_desc(tensor: Tensor) -> TensorDesc:
-    """Shape, dtype, strides and volumes."""
+    """The shape, dtype, strides and volumes of a tensor."""
     return host_tensors.describe(transfers.checked(tensor))
 
 
 def get_tensor_layout(tensor: Tensor) -> Layout:
-    """Memory, layout and format in which it is stored."""
+    """The memory, layout and format in which a tensor is stored."""
     return transfers.checked(tensor).layout
 
 
 def is_allocated(tensor: Tensor) -> bool:
-    """Whether the handle still leads to memory."""
+    """Whether the handle still refers to memory."""
     return transfers.checked(tensor).is_allocated
 
 
 def set_retain(tensor: Tensor, retain: bool) -> None:
-    """A retained tensor is neither deallocated nor donated."""
+    """Set whether a tensor is retained, that is, never deallocated or donated."""
     transfers.checked(tensor).retain = retain
 
 
 def get_retain(tensor: Tensor) -> bool:
-    """Whether it is retained."""
+    """Whether a tensor is retained."""
     return transfers.checked(tensor).retain
 
 
 def deallocate(tensor: Tensor, device: OpenDevice | bool | None = None, force: bool = False) -> bool:
-    """Give a handle and its memory up: Tensor.deallocate. ``device``, as #671 spells it, is where the tensor
-    is; True or False in its place is ``force``, as tt-mlir spells it. Raises DeviceError for another."""
+    """Release a handle and its memory (Tensor.deallocate). ``device``, an argument in #671, must be the
+    tensor's device; True or False in its place is ``force``, as in tt-mlir. Raises DeviceError for another
+    device."""
     return deallocated(transfers.checked(tensor), device, force)
 
 
 def dump_tensor(tensor: Tensor, path: str | PathLike[str]) -> None:
-    """Values, device and layout to a file: host_tensors.dump."""
+    """Write a tensor's values, device and layout to a file (host_tensors.dump)."""
     host_tensors.dump(transfers.checked(tensor), path)
 
 
 def load_tensor(path: str | PathLike[str], device: OpenDevice | None = None) -> Tensor:
-    """The tensor of a file, on the host without a device: host_tensors.load."""
+    """Read a tensor from a file, onto the host if no device is given (host_tensors.load)."""
     if device is None:
         return host_tensors.load(path)
     return opened(device).adopt(host_tensors.load(path, opened(device).alive().device))
@@ -196,38 +198,41 @@ def load_tensor(path: str | PathLike[str], device: OpenDevice | None = None) -> 
 
 
 def to_device(tensor: Tensor, device: OpenDevice, layout: Layout | str | None = None) -> Tensor:
-    """A handle on the values on a device; the source stays: transfers.to."""
+    """A handle on the values on a device; the source remains (transfers.to)."""
     return opened(device).adopt(transfers.to(tensor, opened(device).alive().device, layout))
 
 
 def to_layout(tensor: Tensor, device: OpenDevice, layout: Layout | str, retain: bool | None = None) -> Tensor:
-    """A handle in another layout; the source stays, but with retain=False: transfers.to_layout."""
+    """A handle on the values in another layout; the source remains unless ``retain`` is False
+    (transfers.to_layout)."""
     return opened(device).adopt(transfers.to_layout(tensor, opened(device).alive().device, layout, retain))
 
 
 def to_host(tensor: Tensor, blocking: bool = True) -> Tensor:
-    """A host tensor, row-major; the device's stays. Not blocking: wait() on the result waits for the copy."""
+    """A row-major tensor on the host; the device's tensor remains. If not ``blocking``, wait() on the result
+    waits for the copy."""
     made = transfers.to(tensor, "cpu:0")
     return made.wait() if blocking else made
 
 
 def copy(target: Tensor, source: Tensor) -> None:
-    """Queue a copy into a tensor that is there, behind all queued work that uses it: transfers.copy_into."""
+    """Queue a copy into an existing tensor, which runs after all queued work that uses that tensor
+    (transfers.copy_into)."""
     transfers.copy_into(target, source)
 
 
 def gather(tensors: Iterable[Tensor]) -> list[np.ndarray]:
-    """The values of several, in one submission a device: transfers.gather."""
+    """The values of several tensors, copied in one submission per device (transfers.gather)."""
     return transfers.gather(tensors)
 
 
 def memcpy(target: Any, source: Tensor, dtype: str | None = None) -> None:
-    """Copy values into a Tensor or writable host memory, and wait: host_tensors.memcpy."""
+    """Copy values into a Tensor or writable host memory, and wait for the copy (host_tensors.memcpy)."""
     host_tensors.memcpy(target, source, dtype)
 
 
 def wait(tensors: Tensor | Iterable[Tensor], timeout: float | None = None) -> None:
-    """Wait for one tensor or for all of several: transfers.wait_all."""
+    """Wait for a tensor, or for all of several tensors (transfers.wait_all)."""
     transfers.wait_all([tensors] if isinstance(tensors, Tensor) else tensors, timeout)
 
 
@@ -235,12 +240,12 @@ def wait(tensors: Tensor | Iterable[Tensor], timeout: float | None = None) -> No
 
 
 def get_layout(bundle: Bundle, program: str | int | None, input: int | str) -> Layout:
-    """The layout in which a program wants an input: executable.input_layout."""
+    """The layout that a program needs for an input (executable.input_layout)."""
     return input_layout(bundle, program, input)
 
 
 def has_layout(tensor: Tensor, layout: Layout) -> bool:
-    """Whether a tensor is stored that way."""
+    """Whether a tensor is stored in a layout."""
     return transfers.checked(tensor).layout == layout
 
 
@@ -248,32 +253,32 @@ def has_layout(tensor: Tensor, layout: Layout) -> bool:
 
 
 def get_op_debug_str(op: OpContext) -> str:
-    """The op in one line."""
+    """A description of the op in one line."""
     return op.debug_str
 
 
 def get_op_loc_info(op: OpContext) -> str:
-    """The name of its node."""
+    """The name of the op's node."""
     return op.node
 
 
 def get_op_input_refs(op: OpContext) -> tuple[TensorRef, ...]:
-    """What it reads."""
+    """The entries that the op reads."""
     return op.inputs
 
 
 def get_op_output_refs(op: OpContext) -> tuple[TensorRef, ...]:
-    """What it writes."""
+    """The entries that the op writes."""
     return op.outputs
 
 
 def retrieve_tensor_from_pool(op: OpContext, ref: TensorRef) -> Tensor:
-    """A copy on the host of what it reads or wrote."""
+    """A copy on the host of an entry that the op reads or wrote."""
     return op.tensor(ref)
 
 
 def update_tensor_in_pool(op: OpContext, ref: TensorRef, value: Any) -> None:
-    """Overwrite what it reads or wrote."""
+    """Overwrite an entry that the op reads or wrote."""
     op.update(ref, value)
 
 

@@ -1,8 +1,8 @@
-"""What a plan's instructions move: payload bytes out of and into every bank, as the simulated device counts
-them (gr_device_traffic), and over every link between devices.
+"""Traffic of a plan's instructions: payload bytes out of and into every bank, counted as the simulated device
+does (gr_device_traffic), and payload bytes over every link between devices.
 
-A copy reads each page of its input once and writes each page of its output once. Ops are charged to the byte
-what their kernels load and store (walks/).
+A copy reads each page of its input once and writes each page of its output once. Ops count exactly the bytes
+that their kernels load and store (walks/).
 """
 
 from __future__ import annotations
@@ -18,21 +18,19 @@ from ..base.machine.layout import Layout, pages, unit_bytes, unit_places
 from ..ir.graph import COPY, TensorType
 from ..ir.ops import registry
 from ..ir.ops.numerics import Numerics
-from ..ir.ops.select import numeric_words
+from ..ir.ops.rules import numeric_words
 from ..plan.types import Plan
 from .walks import walk_of
 from .walks.args import KernelArg, KernelCall, Moves, Times
-
-__all__ = ["Banks", "Links", "bank_bytes", "link_bytes", "page_banks"]
 
 Banks = dict[tuple[int, int], np.ndarray]
 Links = dict[tuple[int, int], int]
 
 
 def bank_bytes(plan: Plan, nids: Iterable[int], indices: Mapping[int, np.ndarray] | None = None) -> Banks:
-    """{(did, memory): int64 [banks, 2] bytes out of and into each bank} of the nodes ``nids``, one run of
-    each. Host memory has no banks. What a take reads depends on its indices: those of ``indices`` [nid],
-    else some that are far apart (basis: assumed)."""
+    """{(did, memory): int64 [banks, 2] bytes out of and into each bank} of one run of each of the nodes
+    ``nids``. Host memory has no banks. Reads of a take depend on its indices: the indices in ``indices``
+    [nid] if given, else assumed indices that are far apart."""
     found: Banks = {}
     graph = plan.graph
     for nid in nids:
@@ -58,7 +56,8 @@ def _add(found: Banks, plan: Plan, eid: int, into: int, times: Times) -> None:
 
 
 def _moves(plan: Plan, nid: int, reads: list[int], indices: np.ndarray | None) -> Moves:
-    """How often a node's kernel reads each page of its inputs, and writes its outputs'."""
+    """Numbers of reads of each page of a node's inputs, and of writes of each page of its outputs, by the
+    node's kernel."""
     graph, device = plan.graph, plan.devices[plan.did[nid]]
     func, out = graph.funcs[graph.func_id[nid]], int(graph.row_ptr[nid])
     walk, made = walk_of(func.op or ""), range(out, int(graph.row_ptr[nid + 1]))
@@ -82,12 +81,9 @@ def _model(plan: Plan, nid: int) -> Any:
     return plan.models[at] if at >= 0 else None
 
 
-# **************** banks and links ****************
-
-
 def page_banks(layout: Layout, type: TensorType, board: Descriptor, times: Times = 1) -> np.ndarray:
-    """int64 [banks]: payload bytes of a tensor in each bank of its memory; ``times``: how often they count,
-    one number or int64 [pages]."""
+    """int64 [banks]: payload bytes of a tensor in each bank of its memory. ``times``: number of moves of each
+    page, int64 [pages], or one number for all pages."""
     banks = next(m.banks for m in board.memories if m.name == layout.memory)
     page = pages(layout, type.shape)
     if layout.is_sharded:
@@ -101,7 +97,8 @@ def page_banks(layout: Layout, type: TensorType, board: Descriptor, times: Times
 
 
 def _shard_banks(layout: Layout, type: TensorType, board: Descriptor, times: np.ndarray) -> np.ndarray:
-    """Each unit of a page, a tile or a shard's part of a row, in its core's bank (native/ttsim/sharded.c)."""
+    """int64 [banks]: payload bytes of a sharded tensor: each tile, or each shard's part of a row, is in the
+    bank of its core (native/ttsim/sharded.c)."""
     nbytes, (where, _, _) = unit_bytes(layout), unit_places(layout, type.shape, board.grid[1])
     page = pages(layout, type.shape)
     parts = -(-page.nbytes // nbytes)
@@ -113,8 +110,8 @@ def _shard_banks(layout: Layout, type: TensorType, board: Descriptor, times: np.
 
 
 def link_bytes(plan: Plan, nids: Iterable[int]) -> Links:
-    """{(source did, target did): bytes that copies among ``nids`` send}: pages of the source, of the target
-    where a host sends, of both hosts the elements."""
+    """{(source did, target did): bytes that copies among ``nids`` send}. A copy sends the pages of its source
+    or, if a host sends, the pages of its target. A copy between hosts sends the elements."""
     found: Links = {}
     graph = plan.graph
     for nid in nids:

@@ -1,5 +1,5 @@
-"""What a model would do on boards that need not be there: whether it fits, how long it takes, and what bounds
-its slowest nodes. No kernel is built, no constant is read.
+"""Estimate of a model on boards that need not be present: whether the model fits, how long it takes, and what
+bounds its slowest nodes. No kernel is built, no constant is read.
 
     estimate(plan) -> Estimate          compare_boards(plan_on, boards) -> [Estimate], side by side
 """
@@ -14,7 +14,7 @@ import numpy as np
 
 from ..base.errors import CapacityError, afresh
 from ..base.machine.layout import L1
-from ..costs.limits import tt_limits
+from ..costs.tt import tt_limits
 from ..ir.graph import COPY
 from ..plan.columns import func_mask
 from ..plan.placing.policies import wanted_room
@@ -22,15 +22,14 @@ from ..plan.types import Plan
 from .simulation import IN_FLIGHT, simulate
 from .timeline import Timeline
 
-__all__ = ["Estimate", "bounds", "compare_boards", "estimate"]
-
 
 @dataclass(frozen=True)
 class Estimate:
-    """``board`` as it was asked for. ``memories``: rows (device, memory, bytes of a bank that the plan needs,
-    bytes that it has). ``problem``: why it does not fit, "" if it does; then there are no times.
-    ``latency_ns`` of one run, ``throughput`` in runs a second, ``nodes`` rows as Timeline.nodes with what
-    ``bound`` each, slowest first."""
+    """The estimate for one ``board``, named as the caller names it. ``memories``: rows (device, memory, bytes
+    of a bank that the plan needs, bytes that the bank has). ``problem``: sentence that says why the model
+    does not fit (the estimate then has no times); "" if it fits. ``latency_ns``: ns of one run;
+    ``throughput``: runs per second. ``nodes``: rows as in Timeline.nodes, slowest first, each with its
+    ``bound``."""
 
     board: str
     memories: tuple[dict[str, Any], ...]
@@ -43,11 +42,11 @@ class Estimate:
 
     @property
     def fits(self) -> bool:
-        """Whether the board can hold it: there is no ``problem``."""
+        """Whether the board can hold the model, that is, whether there is no ``problem``."""
         return not self.problem
 
     def as_dict(self, batch: int = 1, nodes: int = 5) -> dict[str, Any]:
-        """As JSON-able values, with the ``nodes`` slowest. ``batch``: items of a run."""
+        """The fields as JSON-able values, with the ``nodes`` slowest nodes. ``batch``: items per run."""
         return {
             "board": self.board,
             "fits": self.fits,
@@ -65,7 +64,7 @@ class Estimate:
 def estimate(
     plan: Plan, board: str = "", *, traced: bool = True, runs: int = IN_FLIGHT, turn_ns: float = 0.0
 ) -> Estimate:
-    """The estimate of a plan. ``traced``, ``runs``, ``turn_ns``: as simulate's."""
+    """The estimate of a plan. ``traced``, ``runs``, ``turn_ns``: arguments of simulate."""
     one = simulate(plan, traced=traced, inputs=(), turn_ns=turn_ns)
     several = simulate(plan, traced=traced, runs=runs, turn_ns=turn_ns) if runs > 1 else one
     found = bounds(one)
@@ -83,8 +82,8 @@ def estimate(
 
 
 def compare_boards(plan_on: Callable[[str], Plan], boards: Sequence[str], **options: Any) -> list[Estimate]:
-    """An estimate for each board. ``plan_on(board)``: the plan of the model there, whose CapacityError means
-    that it does not fit; nor does it where nodes run on the host for want of room."""
+    """An estimate for each board. ``plan_on(board)``: the plan of the model on that board. The model does not
+    fit if ``plan_on`` raises CapacityError, or if nodes run on the host for lack of room."""
     found = []
     for board in boards:
         try:
@@ -101,7 +100,8 @@ def compare_boards(plan_on: Callable[[str], Plan], boards: Sequence[str], **opti
 
 
 def _whole(plan: Plan) -> Plan:
-    """The plan. Raises CapacityError where its placement had to leave out what has no room."""
+    """The plan, unchanged. Raises CapacityError if its placement moved nodes off the board for lack of
+    room."""
     placed = plan.placement if plan.placement is None else plan.placement.before or plan.placement
     if placed is not None and placed.problem is not None:
         missing = wanted_room(placed.problem)
@@ -111,38 +111,26 @@ def _whole(plan: Plan) -> Plan:
 
 
 def memories(plan: Plan) -> tuple[dict[str, Any], ...]:
-    """Rows (device, memory, banks, needed, available): bytes of one bank; all banks hold the same ranges.
-    Of circular buffers, which have a row of their own beside L1, what the plan knows (Plan.circular)."""
+    """Rows (device, memory, banks, needed, available): bytes are counted in one bank, because all banks have
+    the same ranges. Circular buffers have a row of their own after the row of L1, with the bytes that the
+    plan knows (Plan.circular)."""
     rows = []
     for (did, index), needed in sorted(plan.peak.items()):
         memory = plan.devices[did].descriptor.memories[index]
-        rows.append(
-            {
-                "device": str(plan.devices[did]),
-                "memory": memory.name,
-                "banks": memory.banks,
-                "needed": int(needed),
-                "available": int(memory.available),
-            }
-        )
+        rows.append((did, memory.name, memory.banks, int(needed), int(memory.available)))
     for did, needed in plan.circular_peak().items():
         memory = plan.devices[did].descriptor.memory(L1)
-        rows.append(
-            {
-                "device": str(plan.devices[did]),
-                "memory": "l1 circular buffers",
-                "banks": memory.banks,
-                "needed": needed,
-                "available": int(memory.usable),
-            }
-        )
-    return tuple(rows)
+        rows.append((did, "l1 circular buffers", memory.banks, needed, int(memory.usable)))
+    names = "memory", "banks", "needed", "available"
+    return tuple(
+        {"device": str(plan.devices[did]), **dict(zip(names, row, strict=True))} for did, *row in rows
+    )
 
 
 def bounds(timeline: Timeline) -> dict[int, str]:
-    """{nid: what bounds it} for the nodes of one run: "math", "NoC", "DRAM" on a tt board; "PCIe" or
-    "ethernet" for a copy between devices; "dispatch" where starting it takes longer than running it; "host"
-    on a host. Of a node whose cores a balancer chose it is "math"."""
+    """{nid: what bounds the node} for the nodes of one run: "math", "NoC" or "DRAM" on a tt board; "PCIe" or
+    "ethernet" for a copy between devices; "dispatch" if starting the node takes longer than running it;
+    "host" on a host; "math" for a node whose cores a balancer chose."""
     plan = timeline.plan
     is_copy, entry_did = func_mask(plan.graph, COPY), plan.entry_did()
     known: dict[tuple[Any, ...], str] = {}

@@ -1,4 +1,5 @@
-"""Links that copies hold while they run: which of a plan's instructions hold which, and when each is free."""
+"""Links that copies occupy while they run: the links of each instruction, and the times at which each link is
+free."""
 
 from __future__ import annotations
 
@@ -13,14 +14,12 @@ from ..plan.columns import func_mask
 from ..plan.types import Plan
 from .uploads import home_of
 
-__all__ = ["HeldLinks", "links_of"]
-
 
 def links_of(
     plan: Plan, nid: np.ndarray, brought: Collection[int], costs: CostModel
 ) -> tuple[tuple[str, ...], list[list[int]]]:
-    """(names, of each instruction the links that it holds as indices of them). ``brought``: rows that bring
-    an input from the caller."""
+    """Pair of the names of links and, for each instruction, the links that the instruction occupies, as
+    indices into the names. ``brought``: the rows of instructions that bring an input from the caller."""
     names: dict[str, int] = {}
     graph, home, held = plan.graph, home_of(plan), []
     copies = func_mask(graph, COPY)
@@ -36,18 +35,20 @@ def links_of(
 
 
 class HeldLinks:
-    """A copy begins as soon as all its links are free for as long as it takes, which may be before copies of
-    earlier runs that come later; copies of one run have a link in the order of the run."""
+    """Occupied intervals of links. A copy begins as soon as all its links are free for its whole duration,
+    even before a copy of an earlier run that starts later. Copies of one run use a link in the order of the
+    run.
+    """
 
     def __init__(self, count: int):
-        self.start: list[list[int]] = [[] for _ in range(count)]  # ascending, of each link
+        self.start: list[list[int]] = [[] for _ in range(count)]  # starts of each link's intervals, ascending
         self.end: list[list[int]] = [[] for _ in range(count)]
-        self.user: list[list[int]] = [[] for _ in range(count)]  # the event that holds it then
-        self.last: dict[tuple[int, int], tuple[int, int]] = {}  # of a run and a link the last user, its end
+        self.user: list[list[int]] = [[] for _ in range(count)]  # event that occupies each interval
+        self.last: dict[tuple[int, int], tuple[int, int]] = {}  # {(run, link): (last event, its end)}
 
     def take(self, links: list[int], run: int, at: int, begin: int, ns: int, why: int) -> tuple[int, int]:
-        """Event ``at`` of a run holds ``links`` for ``ns``, from ``begin`` on or later: (when it begins, the
-        event for which it had to wait, ``why`` where it had not)."""
+        """Let event ``at`` of a run occupy ``links`` for ``ns``, from ``begin`` or later. Returns the event's
+        start, and the event for which event ``at`` waited (``why`` if it did not wait)."""
         for link in links:
             user, end = self.last.get((run, link), (-1, 0))
             if end > begin:

@@ -1,5 +1,5 @@
-"""Which ops are resident together, and for how long one input keeps each: the epochs that a balancer chose
-(plan/balance/epochs.py), by node."""
+"""For each node, the epoch in which a balancer made it resident (plan/balance/epochs.py), and the ns that it
+takes for one input there."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ import numpy as np
 
 from ..plan.types import Plan
 
-__all__ = ["Residency", "residency"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Residency:
-    """``epoch`` int32 [nodes]: of the node's device, -1 where it is not resident; ``ns`` int64 [nodes]: what
-    one input takes on its cores."""
+    """Residency of nodes. ``epoch`` int32 [nodes]: the node's epoch on its device, -1 if the node is not
+    resident. ``ns`` int64 [nodes]: time of one input on the node's cores."""
 
     epoch: np.ndarray
     ns: np.ndarray
 
 
 def residency(plan: Plan) -> Residency | None:
-    """Of all boards of the plan that a balancer cut; None where there is none.
+    """Residency on all boards for which a balancer divided the plan into epochs; None if there is no such
+    board.
 
-    A node of several parts is in the epoch of its last; parts that are resident together form a pipeline, so
-    the slowest of them counts, and parts of other epochs come before it.
+    A node of several parts counts for the epoch of its last part. Parts that are resident together form a
+    pipeline, which takes the time of its slowest part; the times of parts in other epochs are added.
     """
     if not plan.balanced:
         return None

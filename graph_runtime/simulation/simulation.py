@@ -1,12 +1,12 @@
-"""simulate(): when every instruction of a plan would run, by the queues and waits of plan/queues/lanes.py and
-the times of costs/. Nothing is executed, and equal plans give equal timelines.
+"""simulate(): when every instruction of a plan would run, from the queues and waits of plan/queues/lanes.py
+and the times of costs/. Nothing is executed, and equal plans give equal timelines.
 
-A queue runs its instructions one at a time in their order, runs after runs, so an event begins when its queue
-is free and all that it waits for is over: one pass in schedule order finds every time. A copy over links that
-others use, too (costs.CostModel.links), begins when they are free, and has them to itself.
+A queue runs its instructions one at a time in order, run after run, so an event begins when its queue is free
+and all events that it waits for are over. So one pass in schedule order finds every time. A copy over shared
+links (costs.CostModel.links) begins when these links are free, and no other copy uses the links meanwhile.
 
-Ops that a balancer made resident have cores of their own: in an epoch each takes one input after the other,
-side by side with the others, and an epoch begins when the one before it has seen all runs.
+Ops that a balancer made resident have their own cores. In an epoch, each op processes one input after
+another, in parallel with the other ops; the epoch begins when the epoch before it has processed all runs.
 """
 
 from __future__ import annotations
@@ -15,21 +15,13 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import pairwise
+from numbers import Real
 from typing import Any, Never
 
 import numpy as np
 
 from ..base.errors import InputError, did_you_mean, refuse_words
-from ..costs import (
-    BASES,
-    SPIN_NS,
-    Cost,
-    CostModel,
-    Machine,
-    ask,
-    find_costs,
-    weights_from_memory,
-)
+from ..costs import BASES, SPIN_NS, Cost, CostModel, Machine, ask, find_costs, weights_from_memory
 from ..ir.graph import COPY
 from ..plan.columns import follow, is_nop
 from ..plan.queues.lanes import Lanes, lanes
@@ -39,10 +31,8 @@ from .residency import Residency, residency
 from .timeline import Timeline
 from .uploads import with_uploads
 
-__all__ = ["IN_FLIGHT", "critical_chain", "needs_of", "node_times", "simulate"]
-
-IN_FLIGHT = 8  # runs that are submitted at once: Session.submit's bound, enough to fill the queues
-_MOST_EVENTS = 20_000_000  # a timeline keeps some 50 bytes of each
+IN_FLIGHT = 8  # runs submitted at once, as many as Session.submit allows, which fill the queues
+_MOST_EVENTS = 20_000_000  # most events of a timeline, which takes some 50 bytes for each event
 
 
 def simulate(
@@ -58,12 +48,13 @@ def simulate(
 ) -> Timeline:
     """The timeline of ``runs`` runs that are submitted at once.
 
-    ``traced``: ops of stack ttnn are replayed from a trace, else the host enqueues each. ``inputs``: graph
-    inputs that every run sets anew, so that their copies to devices are part of it (uploads.py); None: those
-    that the plan was placed for. ``in_flight``: how many runs may have begun and not ended. ``turn_ns``:
-    of the host's own work between two runs (costs.host_turn_ns); above 0, a run begins that long after the
-    end of the one before. ``costs``: what times are, None: what the plan was placed by, else this package's
-    models. Raises InputError.
+    ``traced``: whether ops of stack ttnn are replayed from a trace; if not, the host enqueues each op.
+    ``inputs``: graph inputs that every run sets anew, so that the run includes their copies to devices
+    (uploads.py); None: the inputs for which the plan was placed. ``in_flight``: largest number of runs that
+    have begun but not ended. ``turn_ns``: time of the host's own work between two runs (costs.host_turn_ns);
+    if it is above 0, a run begins that long after the end of the run before. ``costs``: the cost model; None:
+    the cost model of the placement or, if the placement has none, the cost model of this package. Raises
+    InputError.
     """
     refuse_words(unknown, simulate)
     _check(plan, runs, in_flight, turn_ns)
@@ -112,11 +103,11 @@ def simulate(
 
 
 def _check(plan: Plan, runs: int, in_flight: int, turn_ns: float) -> None:
-    if not math.isfinite(turn_ns) or turn_ns < 0:
-        raise InputError(f"turn_ns is {turn_ns!r}: it is ns, 0 or more", got=turn_ns, wanted=0)
+    if not isinstance(turn_ns, Real) or not 0 <= turn_ns < math.inf:
+        raise InputError(f"turn_ns is {turn_ns!r}, must be a number of ns from 0", got=turn_ns, wanted=0)
     for what, number in (("runs", runs), ("in_flight", in_flight)):
         if not isinstance(number, int) or number < 1:
-            raise InputError(f"{what} is {number!r}: simulate at least one run", got=number, wanted=1)
+            raise InputError(f"{what} is {number!r}, must be a whole number from 1", got=number, wanted=1)
     if not isinstance(plan, Plan):
         raise InputError(
             f"simulate takes a Plan, got {type(plan).__name__}: make one with "
@@ -141,7 +132,7 @@ def _positions(plan: Plan, inputs: Collection[str]) -> list[int]:
     return [names.index(name) for name in inputs]
 
 
-# **************** how long ****************
+# **************** durations ****************
 
 
 def node_times(
@@ -152,8 +143,9 @@ def node_times(
     costs: CostModel | str | None = None,
     resident: Residency | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(ns, ns of dispatch, basis as an index of costs.BASES) of each node in ``nid``, int64, int64, int8:
-    equal calls are asked for once. ``resident``: nodes whose cores a balancer chose take what that says."""
+    """Three columns for the nodes in ``nid``: ns (int64), ns of dispatch (int64), and basis as an index into
+    costs.BASES (int8). Equal calls are computed once. ``resident``: Residency with the times of nodes whose
+    cores a balancer chose."""
     model, known = _model(plan, costs), dict[tuple[Any, ...], tuple[int, int, int]]()
     from_memory = weights_from_memory(plan.graph, model.host)
     rows = [
@@ -169,9 +161,10 @@ def node_times(
 
 
 def _keys(plan: Plan, nid: np.ndarray) -> list[tuple[Any, ...]]:
-    """Of each node what its time depends on: function, device; of each argument type, layout, device."""
+    """For each node, everything that its time depends on: function and device, and the type, layout and
+    device of each argument."""
     graph, did = plan.graph, plan.entry_did()
-    # one number an entry: equal where type, layout and device are
+    # a number for each entry, the same for entries with the same type, layout and device
     entry = (graph.type_id.astype(np.int64) * len(plan.layouts) + plan.layout_id) * len(plan.devices) + did
     read, made = entry[graph.in_eid].tolist(), entry.tolist()
     in_ptr, row_ptr = graph.in_ptr.tolist(), graph.row_ptr.tolist()
@@ -193,7 +186,7 @@ def _keys(plan: Plan, nid: np.ndarray) -> list[tuple[Any, ...]]:
 def _time(plan: Plan, nid: int, traced: bool, costs: CostModel, from_memory: bool) -> tuple[int, int, int]:
     graph = plan.graph
     if graph.func_id[nid] < 0:
-        return 0, 0, 0  # an input: uploads.py knows
+        return 0, 0, 0  # an input takes no time here: its time comes from uploads.py
     reads = graph.in_eid[graph.in_ptr[nid] : graph.in_ptr[nid + 1]].tolist()
     makes = range(int(graph.row_ptr[nid]), int(graph.row_ptr[nid + 1]))
     device = plan.devices[plan.did[nid]]
@@ -222,14 +215,15 @@ def _time(plan: Plan, nid: int, traced: bool, costs: CostModel, from_memory: boo
     return round(cost.cycles), round(start.cycles), max(map(BASES.index, grounds))
 
 
-# **************** when ****************
+# **************** start times ****************
 
 
 @dataclass(frozen=True, slots=True)
 class _Handoffs:
-    """Between queues of hosts a thread has to hear that another's step is over. ``queue``, of each
-    instruction; of each queue ``host``, its device where that is a host, else -1; ``soon`` and ``wake`` ns
-    (costs.Machine)."""
+    """Delays between host queues, because the thread of a queue must notice that a step of another queue is
+    over. ``queue``: queue of each instruction. ``host``: for each queue its device, or -1 if the device is no
+    host. ``soon``: ns until a busy thread notices the end of a step (handoff_ns of costs.Machine). ``wake``:
+    ns until a sleeping thread notices the end (wake_ns)."""
 
     queue: list[int]
     host: list[int]
@@ -242,18 +236,19 @@ class _Handoffs:
         return cls(found.qid.tolist(), hosts, round(host.handoff_ns), round(host.wake_ns))
 
     def device(self, i: int) -> int:
-        """The host that runs instruction i, else -1."""
+        """The host that runs instruction i; -1 if no host does."""
         return self.host[self.queue[i]]
 
     def heard(self, i: int, j: int, end: int, awake: int) -> int:
-        """When instruction i may know that j was over at ``end``; its device was at work until ``awake``."""
+        """Time at which instruction i can know that instruction j is over. ``end``: time at which j ended;
+        ``awake``: time until which the device of i was busy."""
         if self.queue[i] == self.queue[j] or min(self.device(i), self.device(j)) < 0:
             return end
         return end + (self.wake if end - awake > SPIN_NS else self.soon)
 
 
 class _Schedule:
-    """Times of the events of several runs of one set of lanes."""
+    """Start and end times of the events of several runs of the same lanes."""
 
     def __init__(
         self,
@@ -267,7 +262,7 @@ class _Schedule:
         self.time, self.needs, self.handoffs = time, needs, handoffs
         self.held = held
         self.links = HeldLinks(max((link for links in held for link in links), default=-1) + 1)
-        self.awake = dict.fromkeys(handoffs.host, 0)  # of each host until when it was at work
+        self.awake = dict.fromkeys(handoffs.host, 0)  # time until which each host was busy
         self.lane, self.groups = found.qid.tolist(), [range(len(time))]
         self.resident = [False] * len(time)
         self.start: list[int] = []
@@ -277,7 +272,8 @@ class _Schedule:
             self._take_epochs(found, resident)
 
     def _take_epochs(self, found: Lanes, resident: Residency) -> None:
-        """A lane for each resident node, and groups of instructions that all runs pass before the next."""
+        """Give each resident node a lane of its own, and group the instructions so that all runs pass through
+        a group before the next group begins."""
         epoch = resident.epoch[found.nid]
         self.resident = (epoch >= 0).tolist()
         self.lane = [
@@ -289,14 +285,15 @@ class _Schedule:
         self.groups = [range(a, b) for a, b in pairwise(edges)]
 
     def fill(self, runs: int, in_flight: int, turn: int) -> tuple[np.ndarray, np.ndarray]:
-        """(start, cause) of each event. What an event waits for comes before it, so one pass is enough.
-        ``turn`` ns pass between the end of a run that another waited for and that one's beginning."""
+        """Pair (start, cause) of two columns with a row for each event. Each event comes after the events
+        that it waits for, so one pass suffices. If a run waits for the end of another run, ``turn`` ns pass
+        in between."""
         count = len(self.time)
         self.start, self.cause, self.end = ([x] * (count * runs) for x in (0, -1, 0))
-        last: dict[int, int] = {}  # the last event of each lane
-        boundary = -1  # the event with which the epoch before ended
+        last: dict[int, int] = {}  # last event of each lane so far
+        boundary = -1  # event that ended the previous epoch
         for group in self.groups:
-            over: list[int] = []  # of each run the event that ended last
+            over: list[int] = []  # for each run, the event of the run that ended last
             for run in range(runs):
                 gate = over[run - in_flight] if run >= in_flight and len(self.groups) == 1 else -1
                 latest = self._one(group, run * count, last, gate, turn, boundary)
@@ -307,7 +304,8 @@ class _Schedule:
         return np.array(self.start, np.int64), np.array(self.cause, np.int64)
 
     def _one(self, group: range, base: int, last: dict[int, int], gate: int, turn: int, boundary: int) -> int:
-        """One run through a group, ``turn`` ns after ``gate`` at the earliest; the event that ended last."""
+        """Set the times of one run's events in a group, which begin at the earliest ``turn`` ns after event
+        ``gate`` and, if resident, after event ``boundary``. Returns the event that ends last."""
         end, awake, latest = self.end, self.awake, -1
         for i in group:
             device = self.handoffs.device(i)
@@ -332,7 +330,8 @@ class _Schedule:
 
 
 def critical_chain(needs: list[list[int]], time: np.ndarray) -> np.ndarray:
-    """int64: rows of the longest chain of instructions that ``needs`` each other (needs_of); ``time`` ns."""
+    """int64: rows of the longest chain of instructions, each of which needs the one before it (``needs``, as
+    from needs_of). ``time``: ns of each instruction."""
     ns, until, before = time.tolist(), [0] * len(time), [-1] * len(time)
     for i, row in enumerate(needs):
         for j in row:
@@ -347,8 +346,8 @@ def critical_chain(needs: list[list[int]], time: np.ndarray) -> np.ndarray:
 
 
 def needs_of(plan: Plan, found: Lanes) -> list[list[int]]:
-    """Of each instruction those whose values it reads, through __nop, and those that it waits for because of
-    storage that another queue used before."""
+    """For each instruction, the instructions whose values it reads, directly or through __nop, and the
+    instructions that must end before it can reuse storage of another queue."""
     graph = plan.graph
     source = np.arange(graph.num_nodes)
     nops = np.flatnonzero(is_nop(graph) & (np.diff(graph.in_ptr) > 0))

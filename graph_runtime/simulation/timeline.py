@@ -1,5 +1,6 @@
-"""Timeline: what ran or would run when, on which queue, and what follows from it. Made by simulation.py from
-costs, by views/measured.py from a real run; drawn by views/trace.py and views/page/.
+"""Timeline: start and end of each event, measured or simulated, by queue, and totals computed from these
+times. simulation.py makes a timeline from costs, views/measured.py from a real run; views/trace.py and
+views/page/ draw timelines.
 
 All times are whole ns from the beginning of the first run.
 """
@@ -21,21 +22,20 @@ from ..plan.queues.lanes import labels
 from ..plan.types import Plan
 from .charges import Banks, Links, bank_bytes, link_bytes
 
-__all__ = ["Timeline"]
-
 
 @dataclass(frozen=True, eq=False)
 class Timeline(Viewable):
-    """Columns of equal length, one row an event (an instruction in one run), in order of run and schedule.
+    """Columns of equal length, one row per event (an instruction in one run), in order of run and schedule.
 
-    ``queue`` int32 indexes ``queues`` ((did, role) each); ``run`` int32; ``nid`` int64; ``start``, ``end``
-    int64 ns; ``dispatch`` int64 ns at the event's beginning that go into starting it; ``basis`` int8 indexes
-    costs.BASES: the ground of its time. ``cause`` int64: the event that was over last before this one could
-    begin, -1 for none. ``chain`` int64: rows of the first run's critical path, the longest chain of events
-    that need each other, were every queue wide enough. ``epoch`` int32 [nodes]: the epoch that each node is
-    resident in (stack buda); None where ops run one at a time. ``links``: names of links that copies hold
-    while they run; ``held``: of each instruction of a run those that it holds, as indices of them. ``kind``:
-    "simulated", or "measured" of a real run. ``turn_ns``: of the host's own work between two runs.
+    ``queue`` int32: index into ``queues``, a list of (did, role). ``run`` int32, ``nid`` int64: run and node.
+    ``start``, ``end`` int64: ns. ``dispatch`` int64: ns at the event's beginning that starting it takes.
+    ``basis`` int8: basis of the event's time, as an index into costs.BASES. ``cause`` int64: of the events
+    for which this event waited, the one that ended last; -1 if it did not wait. The other fields have no row
+    per event. ``chain`` int64: rows of the first run's critical path, which is the longest chain of dependent
+    events if queues are unlimited. ``epoch`` int32 [nodes]: the epoch in which each node is resident (stack
+    buda); None if ops run one at a time. ``links``: names of links that copies occupy while they run.
+    ``held``: for each instruction of a run the links that it occupies, as indices into ``links``. ``kind``:
+    "simulated", or "measured" for a real run. ``turn_ns``: time of the host's own work between two runs.
     """
 
     plan: Plan
@@ -80,7 +80,7 @@ class Timeline(Viewable):
 
     @cached_property
     def run_ends(self) -> np.ndarray:
-        """int64 [runs]: when each run is over."""
+        """int64 [runs]: end of each run."""
         ends = np.zeros(self.runs, np.int64)
         np.maximum.at(ends, self.run, self.end)
         return ends
@@ -93,9 +93,10 @@ class Timeline(Viewable):
 
     @property
     def throughput(self) -> float:
-        """Runs a second: of one run alone its latency's inverse; of several, after the pipeline has filled,
-        over the second half of them; of several through epochs, which all runs leave together, over all. The
-        host's turn counts: one a run, and one for all that pass through epochs together."""
+        """Runs per second. For one run this is the inverse of its latency. For several runs it is the rate of
+        the second half of the runs, when the pipeline is full. With epochs, which all runs leave together, it
+        is the rate of all runs. The host's turn counts once for each run, or once for all runs that pass
+        through epochs together."""
         half = self.runs // 2
         if half == 0 or self.epoch is not None:
             return self.runs * 1e9 / max(self.makespan_ns + self.turn_ns, 1)
@@ -109,8 +110,9 @@ class Timeline(Viewable):
 
     @cached_property
     def limiting(self) -> np.ndarray:
-        """int64: rows of the chain that decides when the last event ends: each began when the one before it
-        was over, because it needed it or stood behind it on its queue, or the host's turn later."""
+        """int64: rows of the chain that determines when the last event ends. Each of its events began when
+        the event before it ended, because it depends on that event or follows that event on the queue; or it
+        began one turn of the host after that end."""
         if not len(self):
             return np.zeros(0, np.int64)
         rows, at = [], int(np.argmax(self.end))
@@ -119,11 +121,12 @@ class Timeline(Viewable):
             at = int(self.cause[at])
         return np.array(rows[::-1], np.int64)
 
-    # **************** which resource was busy, and how sure that is ****************
+    # **************** busy times and their bases ****************
 
     @cached_property
     def busy_ns(self) -> np.ndarray:
-        """int64 [queues]: ns in which each queue had something to do (ops of an epoch run side by side)."""
+        """int64 [queues]: ns in which each queue was busy. Ops of an epoch run in parallel; times that
+        overlap count once."""
         busy = np.zeros(len(self.queues), np.int64)
         for q in range(len(self.queues)):
             rows = np.flatnonzero(self.queue == q)
@@ -135,12 +138,12 @@ class Timeline(Viewable):
 
     @property
     def utilisation(self) -> np.ndarray:
-        """float64 [queues]: busy ns over the makespan."""
+        """float64 [queues]: share of the makespan in which each queue was busy."""
         return self.busy_ns / max(self.makespan_ns, 1)
 
     def link_rows(self) -> list[dict[str, Any]]:
-        """One row a link that copies hold, busiest first: link, copies of one run, busy ns of all runs, and
-        that over the makespan."""
+        """One row per link that copies occupy, busiest first: link, number of copies in one run, busy ns in
+        all runs, and busy ns as a share of the makespan."""
         rows = []
         each = self.duration.reshape(self.runs, -1).sum(0) if self.runs and len(self) else np.zeros(0)
         for at, name in enumerate(self.links):
@@ -151,14 +154,15 @@ class Timeline(Viewable):
         return sorted(rows, key=lambda row: -row["busy_ns"])
 
     def basis_shares(self) -> dict[str, float]:
-        """The share of all events' time that has each basis; they sum to 1, or are all 0."""
+        """{basis: share of all events' time that has this basis}. Shares sum to 1, or are all 0 if the events
+        take no time."""
         totals = np.bincount(self.basis, weights=self.duration, minlength=len(BASES))
         whole = totals.sum() or 1.0
         return {name: float(total / whole) for name, total in zip(BASES, totals, strict=True)}
 
     def bank_bytes(self, indices: Mapping[int, np.ndarray] | None = None) -> Banks:
-        """{(did, memory): int64 [banks, 2] bytes out of and into each bank} of one run. ``indices`` [nid]: of
-        takes, assumed to be spread over the axis where they are not given."""
+        """{(did, memory): int64 [banks, 2] bytes out of and into each bank} of one run. ``indices``: {nid:
+        indices of the take}; missing indices are assumed to be spread over the axis."""
         return bank_bytes(self.plan, self.nid[self.run == 0].tolist(), indices)
 
     def link_bytes(self) -> Links:
@@ -167,7 +171,7 @@ class Timeline(Viewable):
 
     @property
     def is_copy(self) -> np.ndarray:
-        """bool [events]"""
+        """bool [events]: whether the event is a copy."""
         return func_mask(self.plan.graph, COPY)[self.nid]
 
     @property
@@ -187,8 +191,9 @@ class Timeline(Viewable):
     # **************** rows ****************
 
     def nodes(self) -> list[dict[str, Any]]:
-        """One row a node that runs, slowest first: nid, name, op, queue, ns of one run, its share of the
-        latency, dispatch ns, logical bytes read and written, basis, whether it is on the critical path."""
+        """One row per node that runs, slowest first: nid, name, op, queue, ns of one run, its share of the
+        latency, dispatch ns, logical bytes read and written, basis, and whether it is on the critical path.
+        """
         nbytes = self.nbytes.tolist()
         names, first = labels(self.queues, self.plan), np.flatnonzero(self.run == 0)
         on_path = set(self.nid[self.chain].tolist())

@@ -1,8 +1,10 @@
-"""Inputs that every run sets anew, as instructions of the run: the rule of plan/placing/problem.py.
+"""Inputs that every run sets anew become instructions of the run, by the same rule as in
+plan/placing/problem.py.
 
-They come from the first host of the plan, else from the caller's, wherever the plan keeps them: one copy to
-each other device that reads them, on its queue copy_in, before the first node there that reads; on the host
-they are free. Where a device gives them another layout when they are set, that is part of the run, too.
+The inputs come from the plan's first host that is the caller's machine or, if the plan has no such host, from
+the caller's machine, wherever the plan keeps them. An input takes one copy to each other device that reads
+it, on that device's queue copy_in, before its first reader there; on the host it takes no time. If a device
+changes the layout of an input when it is set, that change is part of the run, too.
 """
 
 from __future__ import annotations
@@ -18,19 +20,18 @@ from ..plan.columns import input_behind, is_copy, slot_nid
 from ..plan.queues.lanes import COMPUTE, COPY_IN, Lanes
 from ..plan.types import Plan
 
-__all__ = ["home_of", "with_uploads"]
-
 
 def home_of(plan: Plan) -> Device:
-    """Where what every run sets anew comes from: the caller's machine."""
+    """The device from which the inputs come that every run sets anew; it is the caller's machine."""
     return next((d for d in plan.devices if d.is_callers_host), None) or parse("cpu:0")
 
 
 def with_uploads(
     plan: Plan, found: Lanes, positions: Sequence[int], costs: CostModel
 ) -> tuple[Lanes, dict[int, Cost]]:
-    """Lanes of a run with a row for each upload of the inputs at ``positions``, and {row: its cost}. The node
-    of such a row is the copy that the plan makes when the input is set, or the input."""
+    """Pair of the lanes of a run, with a row for each upload of the inputs at ``positions``, and {row: cost
+    of the upload}. The node of such a row is the copy that the plan makes when the input is set, or, if there
+    is none, the input."""
     rows = sorted(_uploads(plan, positions))
     if not rows:
         return found, {}
@@ -55,7 +56,7 @@ def with_uploads(
     new_of = np.arange(len(found.nid)) + np.searchsorted(place, np.arange(len(found.nid)), side="right")
     counts = np.insert(np.diff(found.wait_ptr), place, 0)
     qid = np.insert(found.qid, place, np.array(qids, found.qid.dtype))
-    used = list(dict.fromkeys(qid.tolist()))  # queues are listed by first use
+    used = list(dict.fromkeys(qid.tolist()))  # queues in order of first use
     rank = np.zeros(len(queues), qid.dtype)
     rank[used] = np.arange(len(used))
     lanes = Lanes(
@@ -70,7 +71,8 @@ def with_uploads(
 
 
 def _uploads(plan: Plan, positions: Sequence[int]) -> list[tuple[int, int, str]]:
-    """(node before which it runs, node that stands for it, role of its queue) of each upload and relayout."""
+    """For each upload and each relayout of an input: the node before which it runs, the node of its row, and
+    the role of its queue."""
     graph = plan.graph
     hosts = [did for did, d in enumerate(plan.devices) if d.is_callers_host]
     home = hosts[0] if hosts else -1
@@ -91,8 +93,9 @@ def _uploads(plan: Plan, positions: Sequence[int]) -> list[tuple[int, int, str]]
 
 
 def _turn(plan: Plan, reader: int, eid: int) -> int:
-    """The node before which an input is brought that ``reader`` reads: copies for one node go in the order of
-    its inputs, so it is the first of those that the planner put there for later inputs, else the node."""
+    """The node before which an input for ``reader`` is uploaded: the first of the copies that the planner put
+    before ``reader`` for later inputs of ``reader``, else ``reader`` itself. So the copies for one node
+    follow the order of its inputs."""
     graph, begin = plan.graph, reader
     copies = is_copy(graph) & (plan.origin < 0)
     while begin > 0 and copies[begin - 1]:

@@ -1,11 +1,12 @@
-"""Baselines of the literature, as placement policies: list schedules that keep to memory, and annealing.
+"""Placement policies of the literature, as baselines: list schedules that respect memory, and annealing.
 
-ETF (Hwang, Chow, Anger and Lee, 1989) starts, of all ready nodes and devices, the pair that can start first.
-SCT (Hanen and Munier, 1995) first asks a linear program which reader of a node is its favourite child, which
-should run where the node ran; that device is kept for it as long as a copy would take, but for nodes that
-could run anywhere. m-ETF and m-SCT are those with the devices' memory (Baechi: Jeon et al., 2020, section
-3): a device whose parameters would be too many is not chosen. m-TOPO cuts the node order. All are made for
-devices that are equally fast. Annealing (Kirkpatrick, Gelatt and Vecchi, 1983) moves single nodes.
+ETF (Hwang, Chow, Anger and Lee, 1989) considers all pairs of a ready node and a device, and takes the pair
+that can start first. SCT (Hanen and Munier, 1995) first solves a linear program for each node's favourite
+child, the reader that should run on the node's device; the device is reserved for that child as long as a
+copy would take, except from nodes that could run anywhere. m-ETF and m-SCT add the devices' memory (Baechi:
+Jeon et al., 2020, section 3): a device without room for the parameters is not chosen. m-TOPO cuts the order
+of nodes into one part per device. All of these assume equally fast devices. Annealing (Kirkpatrick, Gelatt
+and Vecchi, 1983) moves single nodes.
 """
 
 from __future__ import annotations
@@ -16,21 +17,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..base.absent import installing
 from ..base.errors import PlanError
 from ..plan.placing import UNSUPPORTED, PlacementProblem, evaluate
 from ..plan.placing.search import fill, singles
 
-__all__ = ["BASELINES", "annealing", "m_etf", "m_sct", "m_topo"]
-
-_ROUNDS = 400  # of annealing
-_TRIED = 16  # moves a round
-_HOT, _COLD = 0.05, 0.0005  # of the first assignment's time: what worse moves are taken for at both ends
-_FAVOURITE = 0.5  # below, a relaxed variable says that a reader is the favourite child
+_ROUNDS = 400  # rounds of annealing
+_TRIED = 16  # moves per round
+_HOT, _COLD = 0.05, 0.0005  # first and last temperature, divided by the time of the first assignment
+_FAVOURITE = 0.5  # a reader whose relaxed variable is less is the favourite child
 
 
 def annealing(problem: PlacementProblem, seed: int = 0) -> np.ndarray:
-    """Simulated annealing from the best single device: a move of one node that makes the objective d longer
-    is taken with chance exp(-d / T), T falling geometrically."""
+    """Simulated annealing from the best single device: a move of one node that increases the objective by d
+    is accepted with probability exp(-d / T). T falls geometrically."""
     rng, allowed = np.random.default_rng(seed), problem.allowed
     starts = singles(problem)
     if problem.room.binds:
@@ -56,18 +56,20 @@ def annealing(problem: PlacementProblem, seed: int = 0) -> np.ndarray:
 
 
 def m_etf(problem: PlacementProblem) -> np.ndarray:
-    """The ready node and the device with memory for it that can start first."""
+    """The list schedule that always takes the pair of a ready node and a device with enough memory that can
+    start first."""
     return _List(problem, {}).schedule()
 
 
 def m_sct(problem: PlacementProblem) -> np.ndarray:
-    """As m_etf, with favourite children first. Raises PlanError without scipy (extra "solver")."""
+    """The schedule of m_etf with devices reserved for favourite children. Raises PlanError without scipy
+    (extra "solver")."""
     return _List(problem, _favourites(problem)).schedule()
 
 
 def m_topo(problem: PlacementProblem) -> np.ndarray:
-    """The node order cut into parts of about equal bytes, one a device: each takes nodes until it has its
-    share and what the largest node needs (Baechi, section 3.1)."""
+    """The order of nodes cut into parts of about equal bytes, one part per device. A device takes nodes up to
+    its share of the bytes plus the bytes of the largest node (Baechi, section 3.1)."""
     running = problem.running.tolist()
     size, did = _bytes(problem)[:, running[-1]], np.zeros(problem.num_nodes, np.int16)
     share = size.sum() / max(len(running), 1) + size.max(initial=0)
@@ -94,7 +96,8 @@ BASELINES: dict[str, Callable[..., np.ndarray]] = {
 
 @dataclass
 class _List:
-    """``favourite``: node -> the reader that should run where it ran."""
+    """A list schedule. ``favourite``: {node: favourite child}, the reader that should run on the same
+    device."""
 
     problem: PlacementProblem
     favourite: dict[int, int]
@@ -113,11 +116,11 @@ class _List:
         self.did, self.over = [-1] * count, [0] * count
         self.free, self.last = [0] * problem.num_devices, [-1] * problem.num_devices
         self.bytes, self.left = _bytes(problem), _capacities(problem)
-        self.opened = np.zeros_like(self.left)  # by the circular buffers of nodes placed so far
+        self.opened = np.zeros_like(self.left)  # bytes of circular buffers of the nodes placed so far
         self.stores = [problem.room.stores(device) for device in range(problem.num_devices)]
 
     def schedule(self) -> np.ndarray:
-        """int16 [nodes]"""
+        """The device of each node, as int16 [nodes]."""
         waiting = [len(makers) for makers in self.makers]
         ready = [n for n, count in enumerate(waiting) if not count]
         options = [np.flatnonzero(row).tolist() for row in self.problem.allowed]
@@ -138,7 +141,8 @@ class _List:
         return np.array(self.did, np.int16)
 
     def _fitting(self, nid: int, options: list[int]) -> list[int]:
-        """The devices with memory for a node; where none has, the one with most left."""
+        """The devices with enough memory for a node. If no device has enough, the device with the most memory
+        left."""
         opened = np.maximum(self.opened, self.problem.room.circular[nid])
         left = self.left - self.bytes[nid] - opened
         least = {d: int(left[self.stores[d]].min()) for d in options}
@@ -157,28 +161,28 @@ class _List:
         return max(begin, self._kept(nid, device, begin))
 
     def _kept(self, nid: int, device: int, begin: int) -> int:
-        """Until when a device is kept for the favourite child of what ran there last."""
+        """Time until which a device is reserved for the favourite child of the node that ran there last."""
         last = self.last[device]
         wanted = self.favourite.get(last, -1)
-        if wanted in (-1, nid) or self.did[wanted] >= 0 or self._anywhere(nid) <= begin:
+        if wanted in (-1, nid) or self.did[wanted] >= 0:
+            return 0
+        made = [v for v in self.reads[nid] if self._made(v) >= 0]
+        anywhere = max((self.over[self._made(v)] + self._way(v) for v in made), default=0)
+        if anywhere <= begin:  # the inputs are available on every device
             return 0
         return self.over[last] + max(self._way(v) for v in self.reads[wanted] if self._made(v) == last)
-
-    def _anywhere(self, nid: int) -> int:
-        """When what a node reads is there on every device."""
-        made = [v for v in self.reads[nid] if self._made(v) >= 0]
-        return max((self.over[self._made(v)] + self._way(v) for v in made), default=0)
 
     def _made(self, value: int) -> int:
         return int(self.problem.ready[value])
 
     def _way(self, value: int) -> int:
-        """The longest copy of a value from where it is."""
+        """Time in ns of the longest copy of a value from the value's device to another."""
         source = self.did[int(self.problem.owner[value])]
         return int(self.problem.copy[value, source].max()) if source >= 0 else 0
 
     def _rank(self, nid: int, device: int) -> tuple[int, int]:
-        """Of pairs that start together the favourite child at its parent first, then what takes least."""
+        """Rank among pairs (node, device) that start at the same time. A favourite child on its parent's
+        device comes first, then the pair with the least time."""
         wanted = any(
             self.favourite.get(maker) == nid and self.did[maker] == device for maker in self.makers[nid]
         )
@@ -186,8 +190,8 @@ class _List:
 
 
 def _bytes(problem: PlacementProblem) -> np.ndarray:
-    """int64 [nodes, stores]: of each node the bytes of the parameters that it is the first to read, which
-    stay. What nodes make is given back in a forward pass: _capacities keeps room for the most of it."""
+    """Bytes of the parameters that each node is the first to read, as int64 [nodes, stores]. Parameters stay
+    in memory; results are freed during a run, and _capacities reserves room for their peak."""
     room = problem.room
     found = np.zeros((problem.num_nodes, len(room.available)), np.int64)
     seen: set[int] = set()
@@ -199,7 +203,7 @@ def _bytes(problem: PlacementProblem) -> np.ndarray:
 
 
 def _capacities(problem: PlacementProblem) -> np.ndarray:
-    """int64 [stores]: bytes of each memory that parameters and circular buffers may take."""
+    """Bytes of each memory that are available to parameters and circular buffers, as int64 [stores]."""
     room = problem.room
     return room.available - room.most_live.max(0, initial=0)
 
@@ -208,14 +212,15 @@ def _capacities(problem: PlacementProblem) -> np.ndarray:
 
 
 def _favourites(problem: PlacementProblem) -> dict[int, int]:
-    """The relaxed program of SCT: start times s, one x in 0 .. 1 an edge, 0 where its reader is the
-    favourite. Least is the end w of all; s_j >= s_i + p_i + c_ij x_ij, and of a node's readers, and of a
-    node's makers, all but one have x = 1."""
+    """{node: its favourite child} by SCT's relaxed linear program. Its variables are the start time s of each
+    node, and a number x in 0 .. 1 of each edge, which is 0 if the reader is the favourite child. The linear
+    program minimises the end of the run, subject to s_j >= s_i + p_i + c_ij x_ij; at most one edge to a
+    node's readers has x = 0, and at most one edge from a node's makers."""
     try:
         from scipy.optimize import linprog
         from scipy.sparse import coo_array
     except ImportError as error:
-        raise PlanError("m-sct solves a linear program: pip install 'graph-runtime[solver]'") from error
+        raise PlanError(f"m-sct solves a linear program: {installing('solver')}") from error
     count, able = problem.num_nodes, problem.cost < UNSUPPORTED
     took = np.where(able, problem.cost, 0).sum(1) / np.maximum(able.sum(1), 1)
     k = max(problem.num_devices, 2)
@@ -228,7 +233,7 @@ def _favourites(problem: PlacementProblem) -> dict[int, int]:
     if not edges:
         return {}
     unit = max(float(took.sum()), 1.0)
-    rows: list[tuple[int, int, float]] = []  # row, column, factor: all of them <= bound
+    rows: list[tuple[int, int, float]] = []  # (row, column, factor); in each row the sum is at most the bound
     bound: list[float] = []
     for at, ((a, b), way) in enumerate(edges.items()):
         rows += [(len(bound), a, 1.0), (len(bound), b, -1.0), (len(bound), count + at, way / unit)]

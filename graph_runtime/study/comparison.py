@@ -1,4 +1,4 @@
-"""What a study found: policies compared, as rows and as a picture."""
+"""Comparison of a study's policies, as rows and as a chart."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["chart", "compared"]
-
 _WIDTH, _BAR, _LEFT = 720, 22, 110
 
 
 def compared(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One row a device list, objective and policy: ``models`` placed, ``failed``; ``over_best``, the
-    geometric mean over models of the simulated time over the least that any policy reached there, and
-    ``worst`` of them; ``best_of``, how many models none was better on; ``place_s``, the median. Of several
-    seeds a model counts with their mean."""
+    """One row per device list, objective and policy. ``models``: number of models that were placed.
+    ``failed``: number of models that were not placed. ``over_best``: geometric mean over models of the
+    simulated time divided by the best policy's time. ``worst``: the largest of these ratios. ``best_of``:
+    number of models on which no policy was better. ``place_s``: median of the seconds that placement took. A
+    model that was run with several seeds counts with its mean time."""
     cells: dict[tuple[str, str], dict[str, dict[str, list[Mapping[str, Any]]]]] = {}
     for row in rows:
         where = cells.setdefault((row["devices"], row["objective"]), {})
@@ -50,7 +49,7 @@ def compared(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _times(models: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, float]:
-    """Of each model whose rows all have a time, their mean."""
+    """{model: mean time}, of the models whose rows all have a time."""
     return {
         model: statistics.fmean(row["simulated_ns"] for row in part)
         for model, part in models.items()
@@ -59,7 +58,8 @@ def _times(models: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, float
 
 
 def chart(rows: Iterable[Mapping[str, Any]]) -> str:
-    """An SVG of compared(): for each device list and objective a bar a policy, how far over the best."""
+    """An SVG of compared(). For each device list and objective it has one bar per policy, which shows the
+    ratio of the policy's time to the best policy's time."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in compared(rows):
         if row["over_best"] is not None:

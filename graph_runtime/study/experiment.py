@@ -1,7 +1,7 @@
-"""The runner: models x device lists x objectives x policies x seeds, a row of a CSV file each.
+"""The runner: one row of a CSV file for each combination of model, device list, objective, policy and seed.
 
-A row is written as soon as it is known, and a row that the file has is not computed again: a study that was
-stopped goes on where it was.
+A row is written as soon as it is known, and rows in the file are not computed again: a stopped study
+continues.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..base.outside import name_of
 from ..base.progress import Tell, silent
 from ..costs import CostModel
 from ..plan import plan
-from ..plan.placement import place
+from ..plan.passes import place
 from ..plan.placing import OBJECTIVES, PLACEMENT_POLICIES, PlacementProblem, evaluate
 from ..plan.placing.policies import find_policy
 from ..plan.types import Placement
@@ -31,10 +31,8 @@ from ..simulation.simulation import IN_FLIGHT, simulate
 from .baselines import BASELINES
 from .workloads import Workload, corpus, workload
 
-__all__ = ["COLUMNS", "POLICIES", "Study", "read_rows"]
-
 POLICIES = (*PLACEMENT_POLICIES, *BASELINES)
-# what a row is of, and what was found
+# columns that identify a row, and its results
 _KEY = ("model", "digest", "devices", "objective", "policy", "seed")
 COLUMNS = (*_KEY, "nodes", "predicted_ns", "simulated_ns", "bound_ns", "peak_bytes", "place_s", "error")
 _REUSE = {"serial": "serial", "makespan": "safe", "throughput": "safe"}
@@ -42,12 +40,13 @@ _REUSE = {"serial": "serial", "makespan": "safe", "throughput": "safe"}
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """What is compared. ``models``: names of corpus(), files, Models. ``devices``: lists, each as
-    "cpu:0,tt:0=n150" or a sequence. ``policies``: POLICIES, "package.module:function", or such functions; one
-    with a parameter ``seed`` runs once for each of ``seeds``, the others once. ``objectives``: what policies
-    make least. ``costs``: as of Options.
+    """An experiment. ``models``: names in corpus(), paths of files, or Models. ``devices``: device lists,
+    each a text such as "cpu:0,tt:0=n150" or a sequence of devices. ``policies``: names in POLICIES, texts
+    "package.module:function", or functions. A policy with a parameter ``seed`` runs once for each of
+    ``seeds``, any other policy once. ``objectives``: quantities that policies minimise. ``costs``: cost
+    model, as in Options.
 
-    Raises InputError for words that are none, when it is made.
+    The constructor raises InputError for an unknown policy or objective, and for an invalid seed.
     """
 
     models: Sequence[Any] = field(default_factory=corpus)
@@ -68,13 +67,14 @@ class Study:
                 raise InputError(text, got=objective, wanted=list(OBJECTIVES))
         for seed in self.seeds:
             if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-                raise InputError(f"a seed is a whole number from 0 on, not {seed!r}", got=seed)
+                raise InputError(f"a seed must be a whole number from 0 on, not {seed!r}", got=seed)
 
     def run(self, out: str | Path, tell: Tell = silent) -> list[dict[str, Any]]:
-        """All rows of the study, those computed now and those that the file ``out`` has.
+        """All rows of the study. Rows that the file ``out`` has are read; all others are computed and added
+        to it. ``tell``: function that is told of each row before the row is computed.
 
-        A placement that is refused is a row with its ``error``. Raises InputError for a file that is no
-        study's, OSError, and what reading a model raises.
+        A refused placement is a row with its ``error``. Raises InputError for a file of another kind,
+        OSError, and what reading a model raises.
         """
         out = Path(out)
         known = {_key(row): row for row in read_rows(out)} if out.exists() else {}
@@ -87,7 +87,9 @@ class Study:
             if not file.tell():
                 writer.writeheader()
             for at, (one, devices, objective, policy, seed) in enumerate(asked):
-                key = _named(one, devices, objective, policy, seed)
+                listed = " ".join(f"{device}={device.descriptor.name}" for device in devices)
+                values = (one.name, one.digest, listed, objective, name_of(policy), seed)
+                key = dict(zip(_KEY, values, strict=True))
                 row = known.get(_key(key))
                 if row is None:
                     tell(f"{one.name} {key['policy']}", at, len(asked))
@@ -103,7 +105,8 @@ class Study:
         for one, devices, objective, policy in itertools.product(
             workloads, lists, self.objectives, self.policies
         ):
-            for seed in self.seeds if _takes_seed(policy) else (None,):
+            takes_seed = "seed" in inspect.signature(_policy(policy)).parameters
+            for seed in self.seeds if takes_seed else (None,):
                 yield one, devices, objective, policy, seed
 
     def _measured(
@@ -132,43 +135,44 @@ class Study:
                 "throughput": round(1e9 / timeline.throughput) if timeline.throughput else 0,
             }[objective]
         except GraphRuntimeError as error:
-            found["error"] = " ".join(f"{type(error).__name__}: {error}".split())  # a row is a line
+            found["error"] = " ".join(f"{type(error).__name__}: {error}".split())  # a row must be one line
         return found
 
 
 def read_rows(path: str | Path) -> list[dict[str, Any]]:
-    """The rows of a study's file; a last line that was cut off is left out. Raises InputError, OSError."""
+    """The rows of a study's file; an incomplete last line is ignored. Raises InputError for a file of another
+    kind, OSError."""
     try:
         lines = Path(path).read_text("utf-8").split("\n")[:-1]
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is no file of a study: {error}", got=str(path)) from None
+        raise InputError(f"{path} is not the file of a study: {error}", got=str(path)) from None
     reader = csv.DictReader(lines)
     try:
         return _rows(path, reader, bool(lines))
-    except csv.Error as error:  # a field of more than 128 KiB
-        raise InputError(
-            f"{path}, line {reader.line_num}: {error}; take the line out, or begin anew"
-        ) from None
+    except csv.Error as error:  # for example a field of more than 128 KiB
+        text = f"{path}, line {reader.line_num}: {error}; remove the line, or start a new file"
+        raise InputError(text) from None
 
 
 def _rows(path: str | Path, reader: csv.DictReader[str], some: bool) -> list[dict[str, Any]]:
     if some and tuple(reader.fieldnames or ()) != COLUMNS:
-        raise InputError(
-            f"{path} is no file of a study: its first line is not {','.join(COLUMNS)}", got=str(path)
-        )
+        text = f"{path} is not the file of a study: its first line is not {','.join(COLUMNS)}"
+        raise InputError(text, got=str(path))
     rows = []
     for number, row in enumerate(reader, 2):
         try:
             if None in row or None in row.values():
-                raise ValueError(f"it has not {len(COLUMNS)} columns")
+                raise ValueError(f"it does not have {len(COLUMNS)} columns")
             rows.append(_cell(row))
         except (ValueError, TypeError) as error:
-            raise InputError(f"{path}, line {number}: {error}; take the line out, or begin anew") from error
+            raise InputError(
+                f"{path}, line {number}: {error}; remove the line, or start a new file"
+            ) from error
     return rows
 
 
 def _opened(path: Path) -> Any:
-    """The file, behind its last whole line."""
+    """The file, opened for appending after its last whole line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
         data = path.read_bytes()
@@ -182,7 +186,8 @@ _READ: dict[str, Callable[[Any], Any]] = {**dict.fromkeys(_NUMBERS, int), "place
 
 
 def _cell(row: dict[str, Any]) -> dict[str, Any]:
-    """A row with numbers, None for what is not known; as written, so as read."""
+    """A row whose numbers are numbers and whose unknown values are None. A row is the same when written and
+    when read back."""
     found: dict[str, Any] = {}
     for name in COLUMNS:
         value = row.get(name)
@@ -197,20 +202,8 @@ def _key(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in _KEY)
 
 
-def _named(
-    one: Workload, devices: tuple[Device, ...], objective: str, policy: Any, seed: int | None
-) -> dict[str, Any]:
-    listed = " ".join(f"{device}={device.descriptor.name}" for device in devices)
-    values = (one.name, one.digest, listed, objective, name_of(policy), seed)
-    return dict(zip(_KEY, values, strict=True))
-
-
 def _policy(policy: Any) -> Callable[..., np.ndarray]:
     return BASELINES[policy] if policy in BASELINES else find_policy(policy)
-
-
-def _takes_seed(policy: Any) -> bool:
-    return "seed" in inspect.signature(_policy(policy)).parameters
 
 
 def _function(policy: Any, seed: int | None) -> Any:
@@ -226,9 +219,9 @@ def _function(policy: Any, seed: int | None) -> Any:
 
 
 def _said(placed: Placement, objective: str) -> dict[str, Any]:
-    """What the placement is said to take, and what none goes below."""
+    """The predicted time of a placement, and a lower bound on the time of any placement."""
     problem = placed.problem
-    assert problem is not None  # a policy decided
+    assert problem is not None  # set, because a policy made the placement
     rows = np.where(problem.graph.func_id < 0, problem.pin, placed.did)
     (said,) = (row for row in placed.summary()["predictions"] if row["objective"] == objective)
     return {"predicted_ns": int(evaluate(problem, rows[None])[0]), "bound_ns": said["bound_ns"]}

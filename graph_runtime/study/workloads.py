@@ -1,4 +1,5 @@
-"""The corpus by name, and models of one's own: a Graph, and the inputs that every run sets."""
+"""Workloads: networks of the corpus, or the user's models, each as a Graph with the names of the inputs that
+every run sets."""
 
 from __future__ import annotations
 
@@ -10,20 +11,19 @@ from typing import Any
 
 from ..artifacts.door import open_model
 from ..base.errors import InputError, did_you_mean
-from ..base.packaged import data_folder
-from ..ir.documents.document import is_path
+from ..base.files.mapped import data_folder
+from ..base.json_text import is_path
 from ..ir.documents.loader import load_graph
 from ..ir.documents.write import graph_to_json
 from ..ir.graph import Graph
 
-__all__ = ["Workload", "corpus", "workload"]
-
-_SET = "x"  # what the names of a corpus network's inputs begin with; of its parameters "w"
+_SET = "x"  # first letter of the names of a corpus network's inputs; parameters begin with "w"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
-    """``inputs``: those that every run sets anew; the others are constants. ``digest``: of the graph."""
+    """A graph to place. ``inputs``: names of the inputs that every run sets; all others are constants.
+    ``digest``: digest of the graph."""
 
     name: str
     graph: Graph
@@ -32,14 +32,16 @@ class Workload:
 
 
 def corpus() -> tuple[str, ...]:
-    """The names of the networks that are shipped."""
+    """The names of the packaged networks."""
     return tuple(sorted(path.stem for path in _folder().glob("*.json")))
 
 
 def workload(source: Any) -> Workload:
-    """A network of the corpus by name; else what prepare() reads, an ONNX file or a Model with its constants.
+    """A network of the corpus by name, or a source that prepare() reads, such as an ONNX file or a Model with
+    its constants.
 
-    Raises InputError for a name that is neither in the corpus nor a file; as load_graph and front-ends."""
+    Raises InputError for a name that is neither in the corpus nor a file, and what load_graph and front ends
+    raise."""
     if isinstance(source, str) and source in corpus():
         graph = load_graph((_folder() / f"{source}.json").read_bytes())
         return _workload(source, graph, [name for name in graph.input_names if name.startswith(_SET)])

@@ -1,4 +1,5 @@
-"""For tests: pytest's plugin with the fixture ``check_graph``, and the names of accuracy/ that tests use.
+"""Tools for tests: the pytest plugin with the fixture ``check_graph``, and those functions and classes of
+accuracy/ that tests use.
 
 Read plugin; graphs, placing and operands make random cases for the project's own tests and benchmarks.
 """
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.late_names import LateNames
 
-if TYPE_CHECKING:  # the public names: type checkers see them, and LateNames reads them
+if TYPE_CHECKING:  # the public names, for type checkers and LateNames
     from ..accuracy.compare import compare_arrangements as compare_arrangements
     from ..accuracy.compare import random_inputs as random_inputs
     from ..accuracy.differences import Comparison as Comparison
@@ -22,7 +23,7 @@ if TYPE_CHECKING:  # the public names: type checkers see them, and LateNames rea
     from ..run import oracle as oracle
     from .plugin import check_graph as check_graph
 
-_late = LateNames(__name__)  # pytest need not be installed where nothing is tested
+_late = LateNames(__name__)  # only tests need pytest
 
 
 def __getattr__(name: str) -> Any:

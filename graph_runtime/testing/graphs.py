@@ -1,5 +1,5 @@
-"""Random graphs for tests and fuzzers: valid by construction, over any device list, of ops that every kind
-can run."""
+"""Random graphs for tests and fuzzers. They are valid by construction, use any list of devices, and have only
+ops that every device kind can run."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from ..ir.graph import COPY, NOP, Func, Graph, Hints, TensorType
 from ..ir.ops import registry
 from ..plan.columns import starts
 
-__all__ = ["GraphMaker", "random_graph"]
-
 _SHAPES = ((), (5,), (3, 4), (33, 40), (2, 3, 8), (1, 64), (2, 32, 32), (4, 3, 3, 3))
 _UNARY = ("relu", "sigmoid", "tanh")
 _BINARY = ("add", "subtract", "multiply", "maximum")
@@ -25,8 +23,8 @@ _BINARY = ("add", "subtract", "multiply", "maximum")
 
 @dataclass
 class GraphMaker:
-    """Collects nodes and turns them into a Graph. ``device`` of a node: index into the device list, kept as a
-    column."""
+    """Collects nodes and makes a Graph of them. ``device``: device of each node, an index into the device
+    list; the graph's device columns store the device."""
 
     names: list[str] = field(default_factory=list)
     func_id: list[int] = field(default_factory=list)
@@ -41,11 +39,11 @@ class GraphMaker:
         return [t for made in self.made for t in made]
 
     def input(self, type_: TensorType, device: int = 0) -> int:
-        """A graph input; returns its entry."""
+        """Adds a graph input; returns its entry."""
         return self._node(f"x{len(self.names)}", -1, [], [type_], device)
 
     def op(self, op: str, reads: Sequence[int], device: int = 0, **attrs: Any) -> int:
-        """A node of a registered op; returns its entry."""
+        """Adds a node of a registered op; returns its first entry. ``reads``: entries that the node reads."""
         entry = registry.require(op)
         inputs, attrs = [self.types[eid] for eid in reads], entry.decode(attrs)
         made = entry.infer(inputs, attrs)
@@ -56,7 +54,9 @@ class GraphMaker:
         return self._call(key, Func(name, op, attrs, len(reads), len(made), raw=raw), reads, made, device)
 
     def call(self, name: str, reads: Sequence[int], made: Sequence[TensorType], device: int = 0) -> int:
-        """A node of a function that only a library knows, a __copy or a __nop; returns its first entry."""
+        """Adds a node of a function that is no registered op: a function of a library, a __copy or a __nop.
+        Returns the node's first entry. ``reads``: entries that the node reads. ``made``: types of its
+        results."""
         return self._call(
             (name, len(reads), len(made)), Func(name, None, {}, len(reads), len(made)), reads, made, device
         )
@@ -80,8 +80,8 @@ class GraphMaker:
     def graph(
         self, outputs: Sequence[int], *, devices: Sequence[Device] | None = None, **hints: Any
     ) -> Graph:
-        """The Graph. With ``devices`` the column says each node's device; ``hints`` are further fields of
-        Hints."""
+        """The Graph. ``outputs``: entries that are outputs. ``devices``: device list; if it is given, the
+        graph has device columns. ``hints``: further fields of Hints."""
         table = {t: at for at, t in enumerate(dict.fromkeys(self.types))}
         func_id = np.array(self.func_id, np.int32)
         if devices is not None:
@@ -116,10 +116,10 @@ def random_graph(
 ) -> Graph:
     """A graph of about ``nodes`` nodes on random devices of the list.
 
-    It has inputs anywhere, reshapes, chains that can run in place, broadcasting, written copies (with
-    ``columns``), entries read several times or never, inputs that are outputs, and shared function names.
-    ``columns``: say each node's device in the file. ``library``: also functions of two outputs that only a
-    library knows (such a graph plans but does not run).
+    It has inputs at any place, reshapes, chains that can run in place, broadcasting, explicit copies (with
+    ``columns``), entries read several times or never, inputs that are outputs, and function names shared by
+    nodes. ``columns``: whether the graph stores each node's device. ``library``: whether some functions are
+    no registered ops and have two outputs; such a graph can be planned, but not run.
     """
     devices = parse_list(devices)
     maker, count = GraphMaker(), len(devices)

@@ -1,5 +1,5 @@
-"""How far the fast arithmetic of tt is from the exact one: operands that make it hard, and the distance of
-both runs of one op. Used by tests, and by tests/bench/bench_numerics.py for the table of docs/numerics.md."""
+"""Difference between tt's fast and exact arithmetic: difficult operands, and the distance between a fast and
+an exact run of one op. Tests use it, and tests/bench/bench_numerics.py for the table of docs/numerics.md."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from ..ir.builder import GraphBuilder
 from ..ir.ops import registry
 from ..run.factory import create
 
-__all__ = ["CASES", "KINDS", "Distance", "distance", "operands", "run"]
-
 KINDS = ("normal", "wide", "cancel", "ties", "denormal", "special")
-CASES = {  # op -> shapes of its inputs, attributes
+CASES = {  # {op: (shapes of the op's inputs, attributes)}
     "matmul": (((64, 128), (128, 64)), {}),
     "dense": (((64, 128), (64, 128), (64,)), {}),
     "conv2d": (((1, 8, 17, 33), (24, 8, 3, 3), (24,)), {"pads": [1, 1, 1, 1]}),
@@ -31,12 +29,12 @@ _SPECIAL = np.array([np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-38, 0.0, -0.0], np
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """Fast against exact, of the results that are finite both ways.
+    """Distance of the fast results from the exact results, over results that are finite in both runs.
 
-    ``error``: the largest difference by what the op would give of its inputs' magnitudes (the sum of |a||b|;
-    at least the smallest normal; of block floats the block's largest), so cancellation does not blow it up.
-    ``equal``: share of all results that have
-    equal bits. ``disagree``: share of results that are finite one way and not the other.
+    ``error``: the largest relative difference. The divisor is the op's result for the magnitudes of its
+    inputs, such as the sum of |a||b|, so that cancellation does not inflate the error. For block floats it is
+    the block's largest such result; it is never less than the smallest normal number. ``equal``: share of all
+    results that have equal bits. ``disagree``: share of results that are finite in only one of the two runs.
     """
 
     error: float
@@ -45,11 +43,12 @@ class Distance:
 
 
 def operands(op: str, kind: str, seed: int = 0) -> list[np.ndarray]:
-    """float32 inputs of the op's case.
+    """Inputs of the op's case, as float32.
 
-    normal N(0, 1); wide: over 40 binades; cancel: neighbours along a row are of opposite sign and equal but
-    for the last places; ties: few mantissa bits, so that halves are frequent; denormal: products and values
-    around the smallest normal; special: N(0, 1) with a few Inf, NaN and extremes.
+    ``kind`` is one of: normal, drawn from N(0, 1); wide, over 40 binades; cancel, where neighbours along a
+    row have opposite signs and differ only in the last places; ties, with few mantissa bits, so that halves
+    are frequent; denormal, with products and values around the smallest normal number; special, N(0, 1) with
+    a few Inf, NaN and extremes.
     """
     rng = np.random.default_rng([seed, KINDS.index(kind), *op.encode()])
     return [_draw(kind, shape, rng) for shape in CASES[op][0]]
@@ -74,7 +73,8 @@ def _draw(kind: str, shape: Sequence[int], rng: np.random.Generator) -> np.ndarr
 
 
 def run(op: str, arrays: list[np.ndarray], format: str, words: dict[str, str]) -> np.ndarray:
-    """The op's output on tt:0, all tensors stored in ``format``; words: create()'s numerics of the device."""
+    """The op's output on tt:0, with all tensors stored in ``format``. ``words``: numerics of the device, as
+    in create()."""
     builder = GraphBuilder(device="tt:0")
     inputs = [builder.input(f"x{i}", a.shape) for i, a in enumerate(arrays)]
     attrs: dict[str, Any] = CASES[op][1]
@@ -86,8 +86,8 @@ def run(op: str, arrays: list[np.ndarray], format: str, words: dict[str, str]) -
 
 
 def _magnitude(op: str, arrays: list[np.ndarray], format: str) -> np.ndarray:
-    """What the op gives of magnitudes, in float64; of block floats the largest of each block, whose quantum
-    all its elements have."""
+    """The op's result for the magnitudes of its inputs, as float64. For block floats each element is the
+    largest of its block, because the elements of a block share one quantum."""
     made = registry.require("add" if op == "subtract" else op)
     out = made.reference([np.abs(a.astype(np.float64)) for a in arrays], made.decode(CASES[op][1]))[0]
     if not FORMATS[format].shared_exponent:
@@ -98,8 +98,9 @@ def _magnitude(op: str, arrays: list[np.ndarray], format: str) -> np.ndarray:
 
 
 def distance(op: str, kind: str, format: str, fidelity: str = "", dst: str = "", seed: int = 0) -> Distance:
-    """Run the op's case on tt:0 both ways. ``format``: of all tensors; fidelity and dst as gr.fidelity and
-    gr.dst, "" for none named (exact then takes all four phases and a 32-bit Dst)."""
+    """The distance between a fast and an exact run on tt:0 of the op's case. ``format``: storage format of
+    all tensors. ``fidelity``, ``dst``: values as of gr.fidelity and gr.dst; with "" the exact run takes all
+    four phases and a 32-bit Dst."""
     arrays = operands(op, kind, seed)
     words = {k: v for k, v in (("fidelity", fidelity), ("dst", dst)) if v}
     fast = run(op, arrays, format, {**words, "numerics": "fast"})

@@ -12,8 +12,6 @@ from ..plan.columns import starts
 from ..plan.placing.holding import Room, make_room
 from ..plan.placing.problem import UNSUPPORTED, PlacementProblem
 
-__all__ = ["random_problem"]
-
 _TYPE = TensorType("float32", (4,))
 
 
@@ -29,11 +27,12 @@ def random_problem(
     room: tuple[int, ...] | None = None,
     l1: tuple[int, ...] | None = None,
 ) -> PlacementProblem:
-    """``nodes`` nodes that read one to three values of the ``reach`` nodes before them; the first makes its
-    value of nothing. Nodes and copies take up to ``most`` ns, copies differ by way. A node cannot run on a
-    device, never on all, with the probability ``unsupported``; ``pinned``: it is pinned. ``room``: bytes that
-    each device has for values of up to 40 bytes; None: more than enough. ``l1``: bytes of a second memory
-    of each device, in which half of the values lie, beside circular buffers of up to 40 bytes a node."""
+    """A random problem of ``nodes`` nodes. Each node reads one to three values of the ``reach`` nodes before
+    it; the first node reads none. Nodes and copies take up to ``most`` ns; the time of a copy depends on its
+    pair of devices. ``unsupported``: probability that a node cannot run on a device; each node can run on at
+    least one. ``pinned``: probability that a node is pinned. ``room``: bytes of memory of each device, for
+    values of up to 40 bytes; None: more than enough. ``l1``: bytes of a second memory of each device, which
+    holds half of the values, and up to 40 bytes of circular buffers per node; None: no second memory."""
     listed = parse_list(devices)
     k = len(listed)
     reads = [np.zeros(0, np.int64)]
@@ -85,7 +84,8 @@ def _room(
     l1: tuple[int, ...] | None,
     k: int,
 ) -> Room:
-    """Values of any size, and as many inputs as nodes, which one or two nodes read."""
+    """A Room in which values have random sizes. It has as many inputs as nodes; one or two nodes read each
+    input."""
     count = graph.num_nodes
     everyone, device = np.arange(count), np.arange(k)
     circular = np.zeros((count, k), np.int64)

@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import pytest
 
-__all__ = ["check_graph"]
-
 
 @pytest.fixture(scope="session")
 def check_graph():
     """check_graph(graph, library=None, devices=("cpu:0",), **options) runs a graph on random inputs and
-    compares it with the numpy interpreter: as it is, with its storage planned anew, and with its devices
+    compares it with the numpy interpreter: unchanged, with its storage planned anew, and with its devices
     rotated among its nodes.
 
-    ``graph``: JSON text, a path, a Graph or a GraphBuilder. ``library``: None for the kernels built in.
-    ``options`` as compare.compare: seed, inputs, bound, nodes, formats, functions. Fails the
-    test with the differences, the worst first; returns {arrangement: Comparison, or the reason why it
-    cannot be}.
+    ``graph``: JSON text, a path, a Graph or a GraphBuilder. ``library``: None for the built-in kernels.
+    ``options``: options of compare.compare, such as seed, inputs, bound, nodes, formats and functions. Fails
+    the test with the differences, worst first; returns {arrangement: Comparison, or the reason why it is
+    impossible}.
     """
 
     def check(graph, library=None, devices=("cpu:0",), **options):
         __tracebackhide__ = True
-        from ..accuracy.compare import (  # numpy and the core are loaded by tests that use this only
+        from ..accuracy.compare import (  # imports numpy and the core, only if a test uses it
             Comparison,
             compare_arrangements,
         )
@@ -34,7 +32,7 @@ def check_graph():
 
         try:
             reports = compare_arrangements(graph, library, devices, **options)
-        except GraphRuntimeError as error:  # its text says what is wrong with the graph; frames do not
+        except GraphRuntimeError as error:  # the text names the fault; a traceback does not
             pytest.fail(f"{type(error).__name__}: {error}", pytrace=False)
         wrong = [
             f"{name}: {report}"

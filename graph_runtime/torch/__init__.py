@@ -1,10 +1,10 @@
-"""PyTorch on the simulated device: importing this makes torch.device("tt") real.
+"""PyTorch on the simulated device: importing this package makes torch.device("tt") usable.
 
     import torch, graph_runtime.torch
     model = Net().to("tt");  y = model(x.to("tt")).to("cpu")
     fast = torch.compile(model, backend="tt")
 
-Needs torch 2.13 or 2.14 (the extra graph-runtime[torch]); see docs/torch.md.
+Needs torch 2.13 or 2.14 (the extra torch); see docs/torch.md.
 """
 
 from typing import Any as _Any
@@ -25,7 +25,8 @@ __all__ = ["Stats", "devices", "export", "no_fallback", "stats", "to_model"]
 
 
 def __getattr__(name: str) -> _Any:
-    """export and to_model, when they are asked for: what torch.export needs takes seconds to import."""
+    """export and to_model, imported at first use, because the parts of torch that torch.export needs take
+    seconds to import."""
     if name in ("export", "to_model"):
         from .compiled import exported
 

@@ -8,34 +8,15 @@ from typing import Any
 
 import torch
 
-__all__ = ["register"]
-
-# operations that are done in autocast's dtype, and those that are done in float32
+# operations that run in autocast's dtype, and operations that run in float32
 _LOWER = (
-    "linear.default",
-    "mm.default",
-    "bmm.default",
-    "addmm.default",
-    "baddbmm.default",
-    "matmul.default",
-    "conv1d.default",
-    "conv2d.default",
-    "convolution.default",
-    "scaled_dot_product_attention.default",
-)
+    "linear.default mm.default bmm.default addmm.default baddbmm.default matmul.default conv1d.default "
+    "conv2d.default convolution.default scaled_dot_product_attention.default"
+).split()
 _FLOAT32 = (
-    "softmax.int",
-    "log_softmax.int",
-    "layer_norm.default",
-    "nll_loss.default",
-    "cross_entropy_loss.default",
-    "mse_loss.default",
-    "exp.default",
-    "log.default",
-    "pow.Tensor_Scalar",
-    "sum.default",
-    "sum.dim_IntList",
-)
+    "softmax.int log_softmax.int layer_norm.default nll_loss.default cross_entropy_loss.default "
+    "mse_loss.default exp.default log.default pow.Tensor_Scalar sum.default sum.dim_IntList"
+).split()
 _KEY = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
 
 
@@ -57,7 +38,8 @@ def _kernel(op: Any, lower: bool) -> Any:
 
 
 def _bfloat16_by_default(plain: Callable[..., None]) -> Callable[..., None]:
-    """autocast.__init__: what set_autocast_dtype sets is the calling thread's, and float16 in all others."""
+    """autocast.__init__ with bfloat16 as tt's default dtype. set_autocast_dtype sets the default of the
+    calling thread only; in other threads it would be float16."""
 
     @functools.wraps(plain)
     def init(self: Any, device_type: str, dtype: Any = None, *args: Any, **more: Any) -> None:
@@ -68,7 +50,8 @@ def _bfloat16_by_default(plain: Callable[..., None]) -> Callable[..., None]:
 
 
 def register(library: Any) -> None:
-    """Add the kernels of autocast to a torch.library.Library of aten, and let it lower to bfloat16."""
+    """Add the kernels of autocast to a torch.library.Library of aten, and make bfloat16 tt's default
+    dtype."""
     torch.set_autocast_dtype("tt", torch.bfloat16)
     torch.amp.autocast_mode.autocast.__init__ = _bfloat16_by_default(
         torch.amp.autocast_mode.autocast.__init__

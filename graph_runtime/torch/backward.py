@@ -1,8 +1,8 @@
-"""Gradients flow on all devices: backward passes run in the thread that asks for them.
+"""Gradients on all devices: backward passes run in the thread that asks for them.
 
-Autograd has a thread for each device that a guard of torch's C++ side counts, and a guard written in Python
-counts one, so on tt:1 there would be no thread. Without threads of its own nothing is counted, and the device
-has queues already: a thread per device would add nothing but hand-overs.
+Autograd starts one thread for each device that its C++ guard counts. A guard written in Python counts one
+device, so tt:1 would have no thread. A backward pass that runs in the calling thread needs no count. Devices
+have queues already, so a thread per device would only add hand-overs.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from typing import Any
 
 import torch
 
-__all__ = ["Guard", "register"]
-
 
 class Guard(torch._C._acc.DeviceGuard):
-    """torch's guard of the device: which one is the current one is Python's business (device_module.py)."""
+    """torch's device guard for tt. device_module.py keeps the current device."""
 
     def type_(self) -> Any:
         """The device type."""
@@ -24,7 +22,7 @@ class Guard(torch._C._acc.DeviceGuard):
 
 
 def register() -> None:
-    """Let what every backward() and grad() of torch calls go through the graph in the calling thread."""
+    """Make every backward() and grad() of torch run in the calling thread."""
     plain = torch.autograd.graph._engine_run_backward
 
     @functools.wraps(plain)

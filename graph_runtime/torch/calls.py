@@ -1,4 +1,4 @@
-"""Calls of rules: arguments of torch's as values of an Emitter."""
+"""Calls of rules: torch's arguments as values of an Emitter."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ import torch
 from . import content
 from .counters import Unsupported
 from .device.device_module import refuse_in_child
-from .direct import Eager
+from .direct import Eager, EagerValue
 from .host import check_devices
 from .store import collect
 from .wide import narrowed
 
-__all__ = ["prepare", "run"]
-
 
 def prepare(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], narrow: bool = False) -> Any:
-    """(emitter, arguments with values for tensors, the same of keywords); ``narrow``: 64-bit integers are
-    given as 32-bit ones. Raises Unsupported, and torch's error for tensors on several devices."""
+    """(emitter, arguments, keyword arguments), with the emitter's values in the place of tensors. ``narrow``:
+    whether 64-bit integers are passed as 32-bit integers. Raises Unsupported, and torch's error for tensors
+    on several devices."""
     refuse_in_child()
     collect()
     index = check_devices(operation.op, args, kwargs)
@@ -42,14 +41,16 @@ def prepare(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], narro
 
 
 def _with_elements(tensors: Any) -> Any:
-    """Of tensors that are joined, those that add something."""
+    """The tensors to concatenate, without those that have no elements. All tensors if none has elements, or
+    if the dtypes of the tensors with elements differ."""
     found = [x for x in tensors if x.numel()]
     return found if found and len({x.dtype for x in tensors}) == 1 else tensors
 
 
 def _value(x: Any, emitter: Eager, may_be_wide: bool) -> Any:
-    """An argument with values of the emitter for its tensors. A function of the module: a closure that calls
-    itself is a cycle, and keeps the tensors of a call until Python looks for cycles."""
+    """The argument ``x``, with the emitter's values in the place of its tensors. The function is no closure,
+    because a closure that calls itself is a reference cycle, which keeps the tensors of a call alive until
+    Python collects cycles."""
     if isinstance(x, torch.Tensor):
         return _tensor(x, emitter, may_be_wide)
     if isinstance(x, (list, tuple)):
@@ -67,15 +68,22 @@ def _tensor(x: torch.Tensor, emitter: Eager, may_be_wide: bool) -> Any:
     if not x.numel():
         raise Unsupported("a tensor has no elements")
     if may_be_wide and x.dtype == torch.int64:
-        return narrowed(x)
-    return content.image(x)
+        return EagerValue(emitter, narrowed(x))
+    return EagerValue(emitter, content.image(x))
 
 
 def run(operation: Any, emitter: Eager, given: list[Any], more: dict[str, Any]) -> Any:
-    """What a rule makes of arguments as ``prepare`` gives them. Raises Unsupported."""
+    """The runtime's tensors that a rule computes. ``given``, ``more``: positional and keyword arguments, made
+    by ``prepare``. Raises Unsupported."""
     try:
-        return operation.rule.body(emitter, *given, **more)
-    except TypeError as error:  # an argument that the rule does not take
+        return _tensors(operation.rule(emitter, *given, **more))
+    except TypeError as error:  # the rule does not take one of the arguments
         raise Unsupported(
             f"the rule of aten::{operation.name} does not take these arguments ({error})"
         ) from error
+
+
+def _tensors(made: Any) -> Any:
+    if isinstance(made, (list, tuple)):
+        return type(made)(_tensors(item) for item in made)
+    return made.tensor if isinstance(made, EagerValue) else made

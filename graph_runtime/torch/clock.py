@@ -1,8 +1,9 @@
-"""Simulated time: what devices would have taken for what was launched, by the cost models (docs/costs.md).
+"""Simulated time: the time that devices would have taken for the launched work, by the cost models
+(docs/costs.md).
 
-Off until a timing event or a profile wants it; then each operation and each compiled program on a device adds
-its time to the device's clock. The time is that of a trace which the device replays: what the host takes to
-enqueue operations, copies between the host and a device, and what the host does, add nothing.
+The clocks stand still until a timing event or a profile needs them. From then on each operation and each
+compiled program on a device adds its time to the device's clock. The time added is the time of a trace that
+the device replays; enqueueing, copies between the host and a device, and work of the host add nothing.
 """
 
 from __future__ import annotations
@@ -19,12 +20,10 @@ from ..plan import plan
 from ..plan.types import Plan
 from ..simulation.simulation import simulate
 
-__all__ = ["Launch", "launched", "now", "recorded", "running", "start", "submitted"]
-
 
 class Launch(NamedTuple):
-    """Something that ran on device ``number``: ``when`` it was launched (ns since the epoch) and the
-    ``ns`` that the device would take."""
+    """Work that ran on device ``number``: ``when`` is the time of the launch (ns since the epoch), ``ns`` the
+    time that the device would take."""
 
     name: str
     number: int
@@ -33,7 +32,8 @@ class Launch(NamedTuple):
 
 
 class _Clocks:
-    """``on``: whether they go. ``ns`` {device number: simulated ns}, ``logs``: those of recorded()."""
+    """``on``: whether the clocks run; ``ns`` {device number: simulated ns}; ``logs``: the lists that
+    recorded() fills."""
 
     def __init__(self) -> None:
         self.on = False
@@ -45,18 +45,18 @@ running = _Clocks()
 
 
 def start() -> None:
-    """From now on the clocks go."""
+    """Start the clocks."""
     running.on = True
 
 
 def now(index: int) -> int:
-    """Simulated ns that a device has worked since the clocks go."""
+    """Simulated ns of work that a device has done since the clocks were started."""
     return running.ns.get(index, 0)
 
 
 @contextmanager
 def recorded() -> Iterator[list[Launch]]:
-    """What is launched meanwhile."""
+    """A list of the launches inside of the block, filled while it runs."""
     start()
     log: list[Launch] = []
     running.logs.append(log)
@@ -67,13 +67,13 @@ def recorded() -> Iterator[list[Launch]]:
 
 
 def launched(index: int, op: str, attrs: tuple[tuple[str, Any], ...], inputs: Any) -> None:
-    """An op of the registry was launched on runtime tensors ``inputs``, with the clocks on."""
+    """Add the time of a registry op that was launched on runtime tensors ``inputs``. The clocks must run."""
     attrs = tuple((name, _finite(value)) for name, value in attrs)
     _add(index, op, _price(op, attrs, tuple((t.type.dtype, t.type.shape) for t in inputs), inputs[0].device))
 
 
 def submitted(index: int, name: str, planned: Plan) -> None:
-    """A compiled program was submitted, with the clocks on."""
+    """Add the time of a compiled program that was submitted. The clocks must run."""
     _add(index, name, _price_of(planned))
 
 
@@ -84,13 +84,14 @@ def _add(index: int, name: str, ns: int) -> None:
 
 
 def _finite(value: Any) -> Any:
-    """A number that a graph can say, in place of NaN and infinity: what is filled in takes no other time."""
+    """The value, or 0.0 for NaN and infinity, which no graph can hold; a fill value does not affect the
+    time."""
     return value if not isinstance(value, float) or math.isfinite(value) else 0.0
 
 
 @functools.lru_cache(maxsize=4096)
 def _price(op: str, attrs: Any, types: tuple[tuple[str, tuple[int, ...]], ...], device: Any) -> int:
-    """ns of one op by itself: a program of one node."""
+    """Predicted ns of one op that runs by itself, as a program of one node."""
     builder = GraphBuilder(device=device)
     given = [builder.input(f"x{i}", shape, dtype) for i, (dtype, shape) in enumerate(types)]
     builder.output(builder.op(op, *given, **dict(attrs)))

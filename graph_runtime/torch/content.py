@@ -1,9 +1,9 @@
-"""Reading and writing what tt tensors show: as tensors of the runtime, or as tensors of the CPU.
+"""Reading and writing the values that tt tensors show, as tensors of the runtime or of the CPU.
 
-image(t) -> Tensor         the values of any view, contiguous, in the layout that the device's kernels like
-assign(t, Tensor)          the values of any view become these; other views of the storage see them
+image(t) -> Tensor         the values of any view, contiguous, in the layout that the device's kernels prefer
+assign(t, Tensor)          replace the values of any view; other views of the storage show the new values
 fetch(t) -> cpu tensor     the values on the host
-put(t, cpu tensor)         the values become these
+put(t, cpu tensor)         replace the values by those of the host
 """
 
 from __future__ import annotations
@@ -27,19 +27,17 @@ from .kinds import array_of, kind_of, tensor_of
 from .recording import now, spoil
 from .store import Store, collect, devices, number_of, store_of, stored_shape
 
-__all__ = ["apply", "assign", "cut", "fetch", "fill", "image", "put", "retype", "upload", "words"]
-
-
-_MOST_PLACES = 2**31 - 1  # 32-bit indices
+_MOST_PLACES = 2**31 - 1  # largest position, an int32
 
 
 def apply(op: str, attrs: tuple[tuple[str, Any], ...], *inputs: Tensor) -> Tensor:
-    """One op of the registry on the device. Raises Unsupported."""
+    """The result of one registry op, run on the inputs' device. Raises Unsupported if the device cannot run
+    it."""
     if registry.get(op) is None:
         raise Unsupported(f"the registry has no op {op}")
     try:
         made = single.apply(op, attrs, *inputs)
-        if clock.running.on and inputs[0].device in devices():  # a host's own time is not simulated
+        if clock.running.on and inputs[0].device in devices():  # work of the host has no simulated time
             clock.launched(number_of(inputs[0].device), op, attrs, inputs)
         if (notes := now.notes) is not None:
             notes.steps.append((op, attrs, inputs, made))
@@ -63,9 +61,10 @@ def shows_all(tensor: torch.Tensor, store: Store) -> bool:
 
 
 def image(tensor: torch.Tensor) -> Tensor:
-    """The values that a tt tensor with elements shows, as a tensor of the runtime of its shape.
+    """The values of a tt tensor with elements, as a tensor of the runtime with the same shape.
 
-    Raises Unsupported for a dtype that the device does not compute with, and for views that are no box.
+    Raises Unsupported for a dtype that the device does not compute with, and for views that cannot be
+    cut out of the storage.
     """
     store, kind = store_of(tensor), kind_of(tensor.dtype)
     retype(store, tensor)
@@ -86,7 +85,8 @@ def image(tensor: torch.Tensor) -> Tensor:
 
 
 def parts_of(store: Store, tensor: torch.Tensor) -> bool:
-    """Whether a tensor of floats shows the parts of complex numbers, which are stored as such floats."""
+    """Whether the storage holds complex numbers and the tensor shows their real and imaginary parts, or the
+    reverse. Both are stored as pairs of float32."""
     return {store.dtype, tensor.dtype} == {torch.complex64, torch.float32}
 
 
@@ -99,7 +99,8 @@ def _shaped(base: Tensor, shape: tuple[int, ...], store: Store) -> Tensor:
 
 
 def _seen(tensor: torch.Tensor, store: Store) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """(shape, strides, offset) of a view in what its storage keeps: words are a last dimension."""
+    """(shape, strides, offset) of a view, counted in stored words. If an element has several words, the words
+    are an additional last dimension."""
     words = kind_of(store.dtype).words
     if words == 1 or parts_of(store, tensor):
         return tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
@@ -112,14 +113,14 @@ def _box(tensor: torch.Tensor, store: Store) -> Any:
 
 
 def _places(tensor: torch.Tensor, store: Store) -> Tensor:
-    """int32 [elements]: where in the storage a view's elements are, made on the host."""
+    """int32 [elements]: the position in the storage of each of a view's elements, computed on the host."""
     at = torch.zeros((), dtype=torch.int64)
     shape, strides, offset = _seen(tensor, store)
     for size, stride in zip(shape, strides, strict=True):
         at = at[..., None] + torch.arange(size) * stride
     at = (at + offset).reshape(-1)
     if int(at[-1]) > _MOST_PLACES:
-        raise Unsupported("its strides show no box of the storage")
+        raise Unsupported("its strides reach beyond the positions of int32")
     return upload(at.to(torch.int32), store)
 
 
@@ -130,10 +131,10 @@ def _base(store: Store) -> Tensor:
 
 
 def cut(tensor: torch.Tensor, store: Store) -> Tensor:
-    """The values of a view of a store with a base, cut out of it; words are a last dimension. Raises
-    Unsupported."""
+    """The values of a view, cut out of the store's base. If an element has several words, the words are an
+    additional last dimension. Raises Unsupported."""
     box, shape = _box(tensor, store), _seen(tensor, store)[0]
-    if box is None:  # windows that overlap, say
+    if box is None:  # the view is no box, for example overlapping windows
         flat = _reshaped(_base(store), (_base(store).type.size,))
         return _reshaped(apply("take", (("axis", 0),), flat, _places(tensor, store)), shape)
     at = _digits(_base(store), box)
@@ -151,8 +152,8 @@ def cut(tensor: torch.Tensor, store: Store) -> Tensor:
 
 
 def words(tensor: torch.Tensor) -> Tensor:
-    """The values of any view with elements bit by bit, in the stored shape of what a contiguous tensor of
-    them would hold. Raises Unsupported."""
+    """The bits of a view with elements, as stored words, in the shape that a contiguous tensor of such values
+    is stored in. Raises Unsupported."""
     store, kind = store_of(tensor), kind_of(tensor.dtype)
     if store.dtype != tensor.dtype:
         raise Unsupported(f"its storage holds {store.dtype}, seen as {tensor.dtype}".replace("torch.", ""))
@@ -160,7 +161,8 @@ def words(tensor: torch.Tensor) -> Tensor:
 
 
 def _digits(base: Tensor, box: Any) -> Tensor:
-    """The storage in the shape of the box's digits; without the elements behind the last whole row."""
+    """The values of a storage, reshaped to the ``digits`` of a Box (geometry.py), without the elements after
+    the last whole row."""
     if box.used != base.type.size:
         flat = _reshaped(base, (base.type.size,))
         base = apply("slice", (("starts", (0,)), ("ends", (box.used,)), ("axes", (0,))), flat)
@@ -172,8 +174,8 @@ def _reshaped(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def assign(tensor: torch.Tensor, values: Tensor, bound: int | None = None) -> None:
-    """Let a tt tensor show these values, of its dtype and shape; ``bound`` of 64-bit integers. Raises
-    Unsupported where the device cannot."""
+    """Write values, which have a tt tensor's dtype and shape, into that tensor. ``bound``: largest magnitude
+    of the values, if they are 64-bit integers. Raises Unsupported if the device cannot write them."""
     store = store_of(tensor)
     if shows_all(tensor, store):
         store.settle(values, tensor.dtype, bound)
@@ -208,7 +210,7 @@ def assign(tensor: torch.Tensor, values: Tensor, bound: int | None = None) -> No
 
 
 def _scatter(tensor: torch.Tensor, store: Store, values: Tensor, bound: int | None) -> None:
-    """Write the elements of a view one by one, where its places are not a box of the storage."""
+    """Write the elements of a view one by one, because the view is not a box of the storage."""
     flat, size = _reshaped(values, (values.type.size,)), _base(store).type.size
     base, shape = _reshaped(_base(store), (size,)), _base(store).type.shape
     made = apply("scatter_elements", (("axis", 0),), base, _places(tensor, store), flat)
@@ -219,8 +221,8 @@ def _scatter(tensor: torch.Tensor, store: Store, values: Tensor, bound: int | No
 
 
 def fetch(tensor: torch.Tensor) -> torch.Tensor:
-    """The values of a tt tensor as a contiguous CPU tensor of its own memory. Raises what failed to make
-    them."""
+    """The values of a tt tensor as a contiguous CPU tensor with its own memory. Raises the error of the
+    queued work that should have made the values."""
     if tensor.is_conj() or tensor.is_neg():
         made = _fetched(tensor)
         made = made.conj() if tensor.is_conj() else made
@@ -268,16 +270,17 @@ def upload(values: torch.Tensor, store: Store) -> Tensor:
 
 
 def put(tensor: torch.Tensor, values: torch.Tensor, op: str | None = None) -> None:
-    """Let a tt tensor show CPU values of its dtype and shape. ``op``: what the journal calls it where the
-    whole storage has to go through the host for that; None: it knows already."""
+    """Write CPU values, which have a tt tensor's dtype and shape, into that tensor. ``op``: name of the
+    operation in the journal, in case the whole storage must go through the host; None if the journal has the
+    operation already."""
     if not tensor.numel():
         return
-    if tensor.is_conj() or tensor.is_neg():  # what is stored is not what it shows
+    if tensor.is_conj() or tensor.is_neg():  # the stored values differ from those shown
         values = values.conj() if tensor.is_conj() else values
         values = (-values if tensor.is_neg() else values).resolve_conj()
     store = store_of(tensor)
     if shows_all(tensor, store):
-        store.base = None  # first: memory for both is not needed
+        store.base = None  # freed first, so that old and new values need not fit at once
         store.settle(upload(values, store), tensor.dtype, _measured(values))
         return
     try:
@@ -293,7 +296,8 @@ def put(tensor: torch.Tensor, values: torch.Tensor, op: str | None = None) -> No
 
 
 def _measured(values: torch.Tensor) -> int | None:
-    """The largest magnitude of integers on the CPU."""
+    """The largest magnitude of int64 or int32 values on the CPU; None for other dtypes, and without
+    elements."""
     if values.dtype not in (torch.int64, torch.int32) or not values.numel():
         return None
     low, high = torch.aminmax(values)
@@ -301,8 +305,8 @@ def _measured(values: torch.Tensor) -> int | None:
 
 
 def fill(tensor: torch.Tensor, number: Any) -> None:
-    """Let a tt tensor of a dtype that the device only stores show one number everywhere: its words, repeated
-    on the device. Raises Unsupported."""
+    """Fill a tt tensor with one number, if its dtype is one that the device only stores: the words of the
+    number are repeated on the device. Raises Unsupported."""
     store, kind = store_of(tensor), kind_of(tensor.dtype)
     one = torch.tensor([number], dtype=tensor.dtype)
     words = upload(one, store)
@@ -313,7 +317,7 @@ def fill(tensor: torch.Tensor, number: Any) -> None:
 
 
 def _settle_bytes(store: Store, flat: torch.Tensor) -> None:
-    """A storage gets all its bytes anew, in the dtype and shape that it had."""
+    """Replace all bytes of a storage. The storage keeps its dtype and shape if they can hold these bytes."""
     dtype = store.dtype
     if store.nbytes % dtype.itemsize:
         dtype = torch.uint8
@@ -329,7 +333,7 @@ def _settle_bytes(store: Store, flat: torch.Tensor) -> None:
 
 
 def retype(store: Store, tensor: torch.Tensor) -> None:
-    """Let a storage that was made as plain bytes (of a file, say) hold them as the dtype by which a tensor
-    shows all of it."""
+    """Convert a storage that was made as plain bytes (read from a file, for example) to the dtype of a tensor
+    that shows all of it."""
     if store.dtype == torch.uint8 != tensor.dtype and shows_all(tensor, store) and tensor.numel():
         store.settle(upload(fetch(tensor), store), tensor.dtype)

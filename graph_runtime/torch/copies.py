@@ -1,4 +1,4 @@
-"""The kernels without which torch knows no tensor of a device: viewing, copying, resizing."""
+"""The kernels that torch needs for any device: views, copies, resizing."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from .recording import spoil
 from .store import devices, empty, store_of, wrap
 from .wide import narrowed, whole_numbers, widened
 
-__all__ = ["COMPOSITE", "KERNELS", "VIEWS", "copy_from", "duplicate", "move"]
-
 aten = torch.ops.aten
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 COMPOSITE = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
@@ -27,7 +25,7 @@ COMPOSITE = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutogr
 
 
 def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-    """aten::_copy_from: any strides and dtypes, from and to the host and between devices."""
+    """aten::_copy_from: copies between host and device, or between devices, for any strides and dtypes."""
     if source.device.type == "cpu" or any(t.is_conj() or t.is_neg() for t in (source, target)):
         if source.device.type == target.device.type:
             note_host("aten::_copy_from", source, "what it shows is conjugated or negated")
@@ -46,9 +44,7 @@ def _on_devices(source: torch.Tensor, target: torch.Tensor) -> None:
     try:
         bound = store_of(source).bound
         if source.dtype == target.dtype and source.shape == target.shape:
-            values = _raw_base(source)
-            if values is None:
-                values = content.words(source) if kind_of(source.dtype).raw else content.image(source)
+            values = _stored(source)
         else:
             bound = bound_of(source)
             values = _cast(_integers(source, target), target)
@@ -60,20 +56,24 @@ def _on_devices(source: torch.Tensor, target: torch.Tensor) -> None:
 
 
 def _integers(source: torch.Tensor, target: torch.Tensor) -> Tensor:
-    """The values of a tensor; 64-bit integers as int32. Raises Unsupported where that changes a result."""
+    """The values of ``source``, with 64-bit integers as int32. Raises Unsupported if a cast from int32 to the
+    target's dtype might give another result."""
     if source.dtype != torch.int64:
         return content.image(source)
     bound = bound_of(source)
     if (bound is None or bound > MOST) and (target.dtype == torch.bool or target.dtype.is_floating_point):
-        raise Unsupported("of 64-bit integers that may not fit 32 bits")
+        raise Unsupported("its 64-bit integers may not fit 32 bits")
     return narrowed(source)
 
 
-def _raw_base(source: torch.Tensor) -> Tensor | None:
-    """The base of a storage that is copied whole, bit by bit."""
+def _stored(source: torch.Tensor) -> Tensor:
+    """The values of a tensor as the device stores them. For a dtype that the device only stores, the result
+    has words. If the storage is copied whole, the result is its base."""
+    if not kind_of(source.dtype).raw:
+        return content.image(source)
     store = store_of(source)
     whole = content.shows_all(source, store) and store.dtype == source.dtype
-    return store.base if whole and kind_of(source.dtype).raw else None
+    return content.words(source) if not whole or store.base is None else store.base
 
 
 def _cast(values: Tensor, target: torch.Tensor) -> Tensor:
@@ -99,25 +99,23 @@ def _shown(values: Tensor, target: torch.Tensor) -> Tensor:
 
 
 def move(values: Tensor, target: torch.Tensor) -> Tensor:
-    """The values on the device of a torch tensor."""
+    """The values, moved to the device of the tensor ``target``."""
     device = devices()[target.device.index]
     return values if values.device == device else values.to(device, values.layout)
 
 
 def duplicate(tensor: torch.Tensor) -> torch.Tensor:
-    """A row-major tensor with the same values, which share memory until one of the two is written."""
-    base = _raw_base(tensor)
-    if base is None:
-        base = content.words(tensor) if kind_of(tensor.dtype).raw else content.image(tensor)
-    bound = store_of(tensor).bound  # of these elements, too
-    return wrap(base, tensor.dtype, tensor.device.index, tuple(tensor.shape), bound)
+    """A row-major tensor with the same values; it shares memory with ``tensor`` until one of the two is
+    written."""
+    bound = store_of(tensor).bound  # a bound of all elements of the storage
+    return wrap(_stored(tensor), tensor.dtype, tensor.device.index, tuple(tensor.shape), bound)
 
 
 def to_copy(
     source: torch.Tensor, *, pin_memory: Any = None, non_blocking: bool = False, **more: Any
 ) -> torch.Tensor:
-    """aten::_to_copy. A copy to the CPU is over when it returns: for another torch wants pinned
-    memory."""
+    """aten::_to_copy. ``non_blocking`` has no effect: a copy to the CPU is complete when the call
+    returns. torch would need pinned memory for an asynchronous copy."""
     return aten._to_copy.default.redispatch(COMPOSITE, source, **more)
 
 
@@ -129,7 +127,7 @@ def copy_from_and_resize(source: torch.Tensor, target: torch.Tensor) -> torch.Te
 
 
 def local_scalar_dense(tensor: torch.Tensor) -> Any:
-    """aten::_local_scalar_dense: a Python number."""
+    """aten::_local_scalar_dense: the one element of a tensor as a Python number."""
     return content.fetch(tensor).item()
 
 
@@ -143,18 +141,12 @@ def _metadata(op: Any) -> Any:
     return kernel
 
 
-def _set(tensor: torch.Tensor, storage: Any, offset: int, size: Any, stride: Any) -> torch.Tensor:
+def _set(tensor: torch.Tensor, storage: Any, offset: int, size: Any, stride: Any = ()) -> torch.Tensor:
+    """aten::set_.source_Storage_storage_offset"""
     made = aten.set_.source_Storage_storage_offset.redispatch(_CPU, tensor, storage, offset, size, stride)
     if made.numel():
         content.retype(store_of(made), made)
     return made
-
-
-def set_storage_offset(
-    self: torch.Tensor, storage: Any, offset: int, size: Any, stride: Any = ()
-) -> torch.Tensor:
-    """aten::set_.source_Storage_storage_offset"""
-    return _set(self, storage, offset, size, stride)
 
 
 def set_storage(self: torch.Tensor, storage: Any) -> torch.Tensor:
@@ -164,17 +156,15 @@ def set_storage(self: torch.Tensor, storage: Any) -> torch.Tensor:
 
 def set_tensor(self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """aten::set_.source_Tensor"""
-    return _set(
-        self, other.untyped_storage(), other.storage_offset(), list(other.size()), list(other.stride())
-    )
+    return _set(self, other.untyped_storage(), other.storage_offset(), [*other.size()], [*other.stride()])
 
 
 def resize_(self: torch.Tensor, size: Any, *, memory_format: Any = None) -> torch.Tensor:
-    """aten::resize_: the elements that fit are kept."""
+    """aten::resize_: sets the shape, and keeps the elements for which the new shape has room."""
     shape = tuple(size)
     if shape == tuple(self.shape):
         return self
-    spoil()  # a call that is done again would write the storage that the tensor had
+    spoil()  # a repeated call would write to the storage that this call replaces
     made = empty(shape, None, self.dtype, self.device.index)
     kept = min(self.numel(), made.numel()) if self.is_contiguous() else 0
     if kept == made.numel() and kept and not kind_of(self.dtype).raw:
@@ -200,7 +190,7 @@ KERNELS = {
     "_copy_from_and_resize": copy_from_and_resize,
     "_to_copy": to_copy,
     "_local_scalar_dense": local_scalar_dense,
-    "set_.source_Storage_storage_offset": set_storage_offset,
+    "set_.source_Storage_storage_offset": _set,
     "set_.source_Storage": set_storage,
     "set_.source_Tensor": set_tensor,
     "resize_": resize_,

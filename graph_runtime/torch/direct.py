@@ -1,7 +1,9 @@
-"""Rules done at once: each op is launched, its result is a tensor of the runtime."""
+"""Rules run at once: each op is launched, and its result is a tensor of the runtime."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import numpy as np
 from ..base import dtypes
 from ..ir.graph import TensorType
 from ..ir.ops import registry
+from ..ir.value import Value, with_constants
 from ..run.single import operands
 from ..run.single.upload import push
 from ..run.tensors.spec import default_spec
@@ -18,15 +21,38 @@ from .counters import Unsupported
 from .recording import now
 from .store import devices
 
-__all__ = ["Eager"]
+_MOST_KEPT = 4096  # maximum number of elements of an array that is kept as a constant
+SEVERAL = frozenset({"topk"})  # ops with several outputs, which run as programs of one node
 
-_MOST_KEPT = 4096  # elements of an array that is kept as a constant
-SEVERAL = frozenset({"topk"})  # ops of several outputs, which are programs of one node
+
+@dataclass(slots=True, eq=False)
+class EagerValue(Value):
+    """A tensor of the runtime; its operators run at once. ``emitter``: the Eager that runs them."""
+
+    emitter: Eager
+    tensor: Tensor
+
+    @property
+    def dtype(self) -> str:
+        return self.tensor.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.tensor.type.shape
+
+    def emit(self, op: str, /, *operands: Any, **attrs: Any) -> Any:
+        """The result of an op on ``operands``. Raises Unsupported if the device has no kernel for it, or if
+        the tensor's dtype cannot hold a number among the operands."""
+        return self.emitter.launch(op, with_constants(op, operands, self.emitter.scalar), attrs)
+
+    def scalar(self, number: Any, dtype: str | None = None) -> EagerValue:
+        """A tensor without dimensions. Raises Unsupported for a number that the dtype cannot hold."""
+        return self.emitter.scalar(number, dtype or self.dtype)
 
 
 class Eager:
-    """The Emitter that does each op at once, on device number ``index``. ``narrow``: 64-bit integers are
-    given as int32, and may be results."""
+    """The Emitter that runs each op at once, on device number ``index``. ``narrow``: whether 64-bit integers
+    are passed as int32, and whether int32 results may stand for 64-bit integers."""
 
     index: int
 
@@ -38,34 +64,41 @@ class Eager:
         self.index, self.device = index, devices()[index]
 
     def op(self, name: str, *values: Any, **attrs: Any) -> Any:
-        """The result of a registry op on ``values``, launched; None for an attribute leaves it out. Raises
-        Unsupported where it has no kernel for them."""
-        given = tuple((key, value) for key, value in attrs.items() if value is not None)
-        entry = registry.get(name)
-        if entry is not None and len(values) and entry.name in SEVERAL:
-            return several.launch(name, given, values)
+        """The result of a registry op that is launched on ``values``. An attribute of value None is left out.
+        Raises Unsupported if the device has no kernel for these values."""
+        return self.launch(name, values, attrs)
+
+    def launch(self, name: str, values: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+        """As ``op``, with operands and attributes as sequences. The code builds lists, because for few items
+        generators cost more."""
+        given = (
+            tuple([(key, _key(value)) for key, value in attrs.items() if value is not None]) if attrs else ()
+        )
+        tensors = tuple([value.tensor for value in values])
+        if name in SEVERAL:
+            return tuple(EagerValue(self, made) for made in several.launch(name, given, tensors))
         try:
-            return content.apply(name, given, *values)
+            return EagerValue(self, content.apply(name, given, *tensors))
         except ValueError as error:
             raise Unsupported(f"{name}: {error}") from error
 
-    def scalar(self, number: Any, dtype: str) -> Tensor:
-        """A tensor without dimensions. Raises Unsupported for a number that the dtype does not hold."""
-        return _constant(operands.on_device(_fitting(number, dtype), self.device, dtype))
+    def scalar(self, number: Any, dtype: str) -> EagerValue:
+        """A tensor without dimensions. Raises Unsupported for a number that the dtype cannot hold."""
+        return self._constant(operands.on_device(_fitting(number, dtype), self.device, dtype))
 
-    def array(self, values: Any, dtype: str) -> Tensor:
-        """Values of the host, pushed in the layout that the device likes."""
+    def array(self, values: Any, dtype: str) -> EagerValue:
+        """The host's ``values``, uploaded in the layout that the device's kernels prefer."""
         array = np.asarray(values, dtypes.to_numpy(dtype))
         made = push(array, default_spec(self.device, TensorType(dtype, array.shape)))
-        return _constant(made) if array.size <= _MOST_KEPT else made
+        return self._constant(made) if array.size <= _MOST_KEPT else EagerValue(self, made)
 
-    def filled(self, shape: tuple[int, ...], number: Any, dtype: str) -> Tensor:
-        """One number everywhere, spread on the device where it can be."""
+    def filled(self, shape: tuple[int, ...], number: Any, dtype: str) -> EagerValue:
+        """A tensor of one number, broadcast on the device if the device can do that, else uploaded."""
         made = self.scalar(number, dtype)
         if not shape:
             return made
         try:
-            return content.apply("broadcast_to", (("shape", shape),), made)
+            return made.op("broadcast_to", shape=shape)
         except Unsupported:
             return self.array(np.full(shape, _fitting(number, dtype)), dtype)
 
@@ -73,20 +106,24 @@ class Eager:
         entry = registry.get(name)
         return entry is not None and self.device.kernels in entry.bodies
 
+    def _constant(self, made: Tensor) -> EagerValue:
+        if (notes := now.notes) is not None:
+            notes.constants.append(made)
+        return EagerValue(self, made)
 
-def _constant(made: Tensor) -> Tensor:
-    if (notes := now.notes) is not None:
-        notes.constants.append(made)
-    return made
+
+def _key(value: Any) -> Any:
+    """An attribute in a form that can be part of a key: a tuple for a list, which compositions may give."""
+    return tuple(value) if value.__class__ is list else value
 
 
 def _fitting(number: Any, dtype: str) -> Any:
-    """The number, as an int where the dtype is one. Raises Unsupported where it would not stay itself."""
+    """The number, as an int for an integer dtype. Raises Unsupported if the dtype cannot hold it exactly."""
     if dtypes.is_integer(dtype) and isinstance(number, (int, float)):
         if isinstance(number, float) and not number.is_integer():
-            raise Unsupported("a fraction among integers")
+            raise Unsupported("a fraction does not fit an integer dtype")
         info = np.iinfo(dtypes.to_numpy(dtype))
         if not info.min <= number <= info.max:
-            raise Unsupported(f"{number} is no {dtype}")
+            raise Unsupported(f"{number} does not fit {dtype}")
         return int(number)
     return number

@@ -1,7 +1,7 @@
-"""torch.distributed for tensors on tt: init_process_group("tt"). Each process has a simulated board of its
-own, and what they send each other goes through the host, by gloo. So do tensors of the CPU.
+"""torch.distributed for tensors on tt: init_process_group("tt"). Each process simulates its own board.
+Tensors that processes exchange, including CPU tensors, go through the hosts by gloo.
 
-A collective is over when its call returns; only recv waits when its Work is waited for.
+A collective is complete when its call returns; only recv completes when its Work is waited for.
 """
 
 from __future__ import annotations
@@ -12,42 +12,24 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-__all__ = ["register"]
-
-# the collectives that write their first argument, by all names that torch calls them
+# the collectives that write to their first argument, under all the names that torch uses
 _WRITING = (
-    "_allgather_base",
-    "_reduce_scatter_base",
-    "all_gather_single",
-    "all_gather_single_coalesced",
-    "all_to_all_single",
-    "allgather",
-    "allgather_coalesced",
-    "allgather_into_tensor_coalesced",
-    "allreduce",
-    "allreduce_coalesced",
-    "alltoall",
-    "alltoall_base",
-    "broadcast",
-    "gather",
-    "reduce",
-    "reduce_scatter",
-    "reduce_scatter_single",
-    "reduce_scatter_single_coalesced",
-    "reduce_scatter_tensor_coalesced",
-    "scatter",
-)
+    "_allgather_base _reduce_scatter_base all_gather_single all_gather_single_coalesced "
+    "all_to_all_single allgather allgather_coalesced allgather_into_tensor_coalesced allreduce "
+    "allreduce_coalesced alltoall alltoall_base broadcast gather reduce reduce_scatter "
+    "reduce_scatter_single reduce_scatter_single_coalesced reduce_scatter_tensor_coalesced scatter"
+).split()
 
 
 def _on_cpu(x: Any) -> Any:
-    """A tensor, or lists of them, on the CPU."""
+    """A tensor, or the tensors in nested lists, on the CPU."""
     if isinstance(x, torch.Tensor):
         return x.detach().cpu().contiguous() if x.device.type == "tt" else x
     return [_on_cpu(item) for item in x] if isinstance(x, (list, tuple)) else x
 
 
 def _back(x: Any, values: Any) -> None:
-    """Write what a collective wrote into the tensors that are on tt."""
+    """Copy the results of a collective into the tensors on tt among its arguments."""
     if isinstance(x, (list, tuple)):
         for one, other in zip(x, values, strict=True):
             _back(one, other)
@@ -66,7 +48,7 @@ def _done(tensors: list[torch.Tensor]) -> dist.Work:
 
 
 class _Received(dist.Work):
-    """Work of a recv: its tensors are written when it is waited for."""
+    """The Work of a recv; waiting for it writes the received values into the tensors."""
 
     def __init__(self, work: Any, tensors: Any, values: Any):
         super().__init__()
@@ -82,7 +64,7 @@ class _Received(dist.Work):
 
 
 class ProcessGroupTT(dist.ProcessGroup):
-    """A group of processes; ``gloo`` the one of CPU tensors behind it."""
+    """A group of processes. ``gloo``: the group that moves the values as CPU tensors."""
 
     def __init__(self, store: Any, rank: int, size: int, timeout: Any):
         super().__init__(rank, size)
@@ -96,7 +78,7 @@ class ProcessGroupTT(dist.ProcessGroup):
 
     @property
     def pg_name(self) -> str:
-        """The name by which torch knows the group."""
+        """The group's name in torch."""
         return dist.distributed_c10d._world.pg_names[self]
 
     @property
@@ -121,7 +103,7 @@ def _collective(name: str) -> Callable[..., Any]:
         more = {key: _on_cpu(value) for key, value in more.items()}
         options: Any = next((o for o in (*given, *more.values()) if hasattr(o, "reduceOp")), None)
         mean = options is not None and options.reduceOp == dist.ReduceOp.AVG
-        if mean:  # gloo has no mean
+        if mean:  # gloo computes no mean: the sum is divided here
             options.reduceOp = dist.ReduceOp.SUM
         getattr(self.gloo, name)(values, *given, **more).wait()
         if mean:
@@ -140,5 +122,5 @@ for _name in _WRITING:
 
 
 def register() -> None:
-    """Let torch.distributed know the backend "tt"."""
+    """Register the backend "tt" with torch.distributed."""
     dist.Backend.register_backend("tt", ProcessGroupTT, devices=["tt", "cpu"])

@@ -1,7 +1,8 @@
-"""Views as ops: which reshape, slice and transpose give the elements that a strided view shows.
+"""Views as ops: the reshape, slice and transpose that give the elements of a strided view.
 
-A view whose strides divide one another is a box in the storage, seen as mixed digits: of base [4, 6] the view
-x[1:3].T has strides (1, 6), so with digits [4, 6] it is rows 1 to 2, all columns, transposed.
+If the strides of a view divide one another, the view is a box in the storage reshaped to suitable dimensions,
+its "digits". For example x[1:3].T, of x [4, 6], has strides (1, 6): with digits [4, 6] it is rows 1 to 2, all
+columns, transposed.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ import itertools
 import math
 from dataclasses import dataclass
 
-__all__ = ["Box", "box_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """``digits`` the shape in which the storage is seen, from its first element on (``used`` of them);
-    ``starts`` and ``sizes`` of the box; ``perm`` the order in which its dimensions become those of the view,
-    ``kept`` the view's shape with 1 where it repeats elements (``repeats``). ``whole``: the box is all of
-    the storage."""
+    """A view as a box of its storage.
+
+    ``digits``: shape to which the first ``used`` elements of the storage are reshaped.
+    ``starts``, ``sizes``: first index and length of the box on each axis of ``digits``.
+    ``perm``: order in which the box's dimensions become the dimensions of the view.
+    ``kept``: the view's shape, with 1 for each dimension that only repeats elements.
+    ``repeats``: whether a dimension of the view only repeats elements.
+    ``whole``: whether the box is all of the storage.
+    """
 
     digits: tuple[int, ...]
     starts: tuple[int, ...]
@@ -34,8 +38,8 @@ class Box:
 
 
 def box_of(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, count: int) -> Box | None:
-    """The Box of a view with elements in a storage of ``count`` elements; None where it is none (overlapping
-    windows, strides that do not divide one another)."""
+    """The Box of a view with elements in a storage of ``count`` elements; None if the view is no box
+    (overlapping windows, strides that do not divide one another)."""
     dims = [
         (stride, size, i)
         for i, (size, stride) in enumerate(zip(shape, strides, strict=True))

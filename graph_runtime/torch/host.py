@@ -1,4 +1,4 @@
-"""The host's way: arguments fetched, torch's own kernel of the CPU, results placed back."""
+"""Operations on the host: fetch the arguments, run torch's CPU kernel, place the results on the device."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from .refused_layouts import no_layout
 from .required import TorchDeviceError
 from .store import device_of, devices, empty
 
-__all__ = ["check_devices", "on_host", "to_device", "types_of"]
-
-# arguments that operations write though their schemas do not say so: no other code would write them back
+# arguments that an operation writes although its schema does not say so, so that no other code would write
+# them back
 _UNSAID = {
     "aten::native_batch_norm": ("running_mean", "running_var"),
     "aten::batch_norm_update_stats": ("running_mean", "running_var"),
@@ -28,7 +27,8 @@ _UNSAID = {
 _INDEXED = ("aten::index", "aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index")
 
 
-# what the host makes for the device, in graphs too (hoist.py): ranges, random numbers by torch.manual_seed
+# operations whose results the host makes for the device: ranges, and random numbers of torch.manual_seed;
+# the host also makes some of them for graphs (hoist.py)
 MADE = frozenset(
     f"aten::{name}"
     for name in (
@@ -40,8 +40,9 @@ MADE = frozenset(
 
 
 def check_devices(op: Any, args: Any, kwargs: Any) -> int | None:
-    """The number of the one device among the tensors of a call, None where there is none. CPU tensors of no
-    dimensions are numbers. Raises torch's RuntimeError for more than one device."""
+    """The number of the device that all tensors of a call are on; None if there is no such tensor. CPU
+    tensors without dimensions count as numbers, not as tensors. Raises torch's RuntimeError for tensors on
+    several devices."""
     found: dict[torch.device, None] = {}
     for position, arg in enumerate((*args, *kwargs.values()) if kwargs else args):
         if isinstance(arg, torch.Tensor):
@@ -52,23 +53,20 @@ def check_devices(op: Any, args: Any, kwargs: Any) -> int | None:
             continue
         for tensor in tensors:
             device = tensor.device
-            if device.type == "cpu" and (not tensor.dim() or (position == 1 and _is_indexed(op))):
+            if device.type == "cpu" and (
+                not tensor.dim() or (position == 1 and op._schema.name.rstrip("_") in _INDEXED)
+            ):
                 continue
             found[device] = None
     if len(found) > 1:
         names = ", ".join(sorted((str(d) for d in found), reverse=True)[:-1])
         last = min(str(d) for d in found)
-        raise TorchDeviceError(
+        text = (
             f"Expected all tensors to be on the same device, but found at least two devices, "
-            f"{names} and {last}! ({op._schema.name})",
-            op=op._schema.name,
-            got=[str(d) for d in found],
+            f"{names} and {last}! ({op._schema.name})"
         )
+        raise TorchDeviceError(text, op=op._schema.name, got=[str(d) for d in found])
     return next((d.index for d in found if d.type == "tt"), None)
-
-
-def _is_indexed(op: Any) -> bool:
-    return op._schema.name.rstrip("_") in _INDEXED
 
 
 def _tensors(arg: Any) -> list[torch.Tensor]:
@@ -80,12 +78,13 @@ def _tensors(arg: Any) -> list[torch.Tensor]:
 
 
 def types_of(args: Any) -> tuple[str, ...]:
-    """What the journal says of the tt tensors among arguments."""
+    """The journal's texts for the tt tensors among the arguments."""
     return tuple(type_of(t) for t in _tensors(args) if t.device.type == "tt")
 
 
 class _Swap:
-    """Arguments with CPU tensors for tt ones, each fetched once; ``back`` finds the original of one."""
+    """Replaces the tt tensors among arguments by CPU tensors, each fetched once; ``back`` {id of a CPU
+    tensor: the tt tensor}."""
 
     def __init__(self) -> None:
         self.copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -105,19 +104,15 @@ class _Swap:
         found = self.copies.get(id(x))
         if found is None:
             host = content.fetch(x)
-            if not x.is_contiguous() and x.numel():
-                host = (
-                    torch.empty_strided(x.size(), x.stride(), dtype=x.dtype).copy_(host)
-                    if _dense(x)
-                    else host
-                )
+            if not x.is_contiguous() and x.numel() and _dense(x):
+                host = torch.empty_strided(x.size(), x.stride(), dtype=x.dtype).copy_(host)
             found = self.copies[id(x)] = (x, host)
             self.back[id(host)] = x
         return found[1]
 
     def resizable(self, host: Any) -> Any:
-        """A copy of what an operation writes, and may resize, in memory of torch's own: what was fetched is
-        not."""
+        """A copy, with memory of torch's allocator, of a tensor that an operation writes and may resize;
+        fetched memory cannot be resized."""
         if isinstance(host, (list, tuple)):
             return type(host)(self.resizable(item) for item in host)
         original = self.back.get(id(host)) if isinstance(host, torch.Tensor) else None
@@ -129,8 +124,8 @@ class _Swap:
 
 
 def _called(op: Any, given: list[Any], more: dict[str, Any]) -> Any:
-    """What an operation makes. Of a number that it wrapped as a tensor torch hands over the number: then
-    the overload for numbers is meant."""
+    """The operation's result. Where torch passes a number that it had wrapped in a tensor, the overload that
+    takes numbers is called."""
     for argument, value in zip(op._schema.arguments, given, strict=False):
         if isinstance(value, (int, float)) and isinstance(argument.type, torch.TensorType):
             return op._overloadpacket(*given, **more)
@@ -142,7 +137,7 @@ def _dense(x: torch.Tensor) -> bool:
 
 
 def on_host(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
-    """The result of an operation done on the host, counted with its reason."""
+    """The result of an operation that runs on the host, which is counted with ``reason``."""
     index = check_devices(op, args, kwargs)
     if index is None:
         index = device_of(kwargs.get("device"))
@@ -152,7 +147,7 @@ def on_host(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str)
         made = _without_elements(op, args, kwargs, index)
         if made is not None:
             return made
-    # what is made of nothing is a constant, as those of torch.full
+    # results that depend on no values of a device are constants, like those of torch.full
     constant = not any(x.numel() for x in tensors) if tensors else False
     if op._schema.name in MADE and not any(_read(op, args, kwargs)):
         constant = True
@@ -184,7 +179,8 @@ def on_host(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str)
 
 
 def _read(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[bool]:
-    """For each tt tensor that an operation is given whether it reads its values, not only writes them."""
+    """For each tt tensor with elements in a call, whether the operation reads its values; False if it only
+    writes them."""
     written = {a.name for a in op._schema.arguments if a.alias_info is not None and a.alias_info.is_write}
     named = [(a.name, x) for a, x in zip(op._schema.arguments, args, strict=False)] + list(kwargs.items())
     return [
@@ -192,15 +188,18 @@ def _read(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[bool]:
     ]
 
 
+def on_meta(x: Any) -> Any:
+    """A tensor or device, on torch's device "meta"; anything else unchanged."""
+    if isinstance(x, torch.Tensor):
+        return torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device="meta")
+    return torch.device("meta") if isinstance(x, torch.device) else x
+
+
 def _without_elements(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], index: int) -> Any:
-    """The results of an operation that have no elements, and so no values; None where one has some."""
+    """The results of an operation, made without running it, if none of them has elements. None if a result
+    has elements."""
     if op._schema.is_mutable:
         return None
-
-    def meta(x: Any) -> Any:
-        if isinstance(x, torch.Tensor):
-            return torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device="meta")
-        return torch.device("meta") if isinstance(x, torch.device) else x
 
     def made(x: Any) -> Any:
         if not isinstance(x, torch.Tensor):
@@ -208,8 +207,8 @@ def _without_elements(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], in
         return empty(tuple(x.size()), x.stride(), x.dtype, index)
 
     try:
-        found = _called(op, *tree_map(meta, (list(args), kwargs)))
-    except Exception:  # torch's kernel of the CPU says what is wrong
+        found = _called(op, *tree_map(on_meta, (list(args), kwargs)))
+    except Exception:  # torch's CPU kernel will raise an error that explains the problem
         return None
     results = [x for x in tree_leaves(found) if isinstance(x, torch.Tensor)]
     if not results or any(x.numel() for x in results):
@@ -222,7 +221,7 @@ def _write_back(original: Any, changed: Any) -> None:
         for one, other in zip(original, changed, strict=True):
             _write_back(one, other)
     elif isinstance(original, torch.Tensor) and original.device.type == "tt":
-        if original.shape != changed.shape:  # an out= that was resized
+        if original.shape != changed.shape:  # the operation resized its out= tensor
             set_tensor(original, to_device(changed, original.device.index))
         else:
             content.put(original, changed)
@@ -239,7 +238,8 @@ def _placed(result: Any, swap: _Swap, index: int) -> Any:
 
 
 def to_device(tensor: torch.Tensor, index: int) -> torch.Tensor:
-    """A CPU tensor's values on a device, with its strides where they are dense."""
+    """A tensor on a device with the values of a CPU tensor, and with the CPU tensor's strides if these are
+    dense."""
     if tensor.layout != torch.strided:
         raise no_layout(f"{tensor.layout}".removeprefix("torch."))
     kind_of(tensor.dtype)

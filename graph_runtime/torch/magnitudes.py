@@ -1,9 +1,9 @@
-"""How large results of integers can be: an operation of 64-bit integers runs on the device, as one of int32,
-where its inputs and its result are known to fit.
+"""Bounds of integer results: an operation of 64-bit integers runs on the device in int32 if its inputs and
+its result are known to fit.
 
-A Store knows a ``bound``: no value of its int64 is larger in magnitude. Uploads measure it, fills and ranges
-give it, and each operation below makes the bound of its result of those of its arguments. Compiled graphs are
-looked at by the same table (ranges.py).
+A Store has a ``bound``: no int64 in it is larger in magnitude. Uploads measure the bound, fills and ranges
+know it, and for other operations a function below computes the bound of the result from the bounds of the
+arguments. ranges.py applies the same table to compiled graphs.
 """
 
 from __future__ import annotations
@@ -18,23 +18,11 @@ from torch.utils._pytree import tree_leaves
 from .recording import spoil
 from .store import store_of
 
-__all__ = [
-    "ANY",
-    "BOUNDS",
-    "KEEPING",
-    "MOST",
-    "OF_FLOATS",
-    "Magnitude",
-    "bound_of",
-    "dtype_bound",
-    "result_bound",
-]
-
 MOST = 2**31 - 1
-ANY = 2**63  # of int64
+ANY = 2**63  # the largest magnitude of int64
 _OF_DTYPE = {torch.bool: 1, torch.uint8: 255, torch.int8: 128, torch.int16: 2**15, torch.int32: 2**31}
 
-Bound = Callable[..., int]  # of an operation's arguments, magnitudes for tensors
+Bound = Callable[..., int]  # function of an operation's arguments, with a Magnitude for each tensor
 
 
 def dtype_bound(dtype: torch.dtype) -> float:
@@ -43,7 +31,7 @@ def dtype_bound(dtype: torch.dtype) -> float:
 
 
 def bound_of(x: torch.Tensor) -> int | None:
-    """The largest magnitude of an integer tensor's values; None where it is not known, or for floats."""
+    """The largest magnitude of an integer tensor's values; None if it is not known, and for floats."""
     if x.dtype not in (torch.int64, torch.int32):
         return _OF_DTYPE.get(x.dtype)
     if not x.numel():
@@ -62,7 +50,7 @@ def _is_float(x: torch.Tensor) -> bool:
 
 
 class Magnitude(int):
-    """Of a tensor's values, with the tensor's ``count`` of elements."""
+    """The largest magnitude of a tensor's values, with its ``count`` of elements."""
 
     count: int
 
@@ -85,14 +73,14 @@ def _magnitude(x: Any) -> Any:
 
 
 def result_bound(name: str, args: Any, kwargs: Any) -> int | None:
-    """The bound of the integers that an operation makes; None where an argument's, or its own, is not known,
-    or one does not fit 32 bits."""
+    """The bound of an operation's integer results; None if the bound of the result or of an argument is
+    unknown or does not fit 32 bits."""
     make = BOUNDS.get(name)
     leaves = tree_leaves((args, kwargs))
     if make is None or (
         name in KEEPING and any(isinstance(x, torch.Tensor) and _is_float(x) for x in leaves)
     ):
-        return None  # what becomes an element is not looked at where it is a float
+        return None  # floats have no bound here, and results may be elements of a float argument
     try:
         given = [_magnitude(arg) for arg in args]
         more = {key: _magnitude(arg) for key, arg in kwargs.items()}
@@ -103,7 +91,7 @@ def result_bound(name: str, args: Any, kwargs: Any) -> int | None:
     return made if made <= MOST and all(x <= MOST or x == 2**31 for x in known) else None
 
 
-# **************** of single operations ****************
+# **************** bounds of single operations ****************
 
 
 def _first(x: Any, *rest: Any, **more: Any) -> int:
@@ -115,47 +103,10 @@ def _size(x: Any) -> int:
 
 
 def _largest(*args: Any, **more: Any) -> int:
-    """Of everything: tensors and numbers that become elements."""
+    """The largest magnitude of all tensors and numbers, for operations whose results may be elements of any
+    argument."""
     numbers = [x for x in tree_leaves((args, more)) if isinstance(x, (int, float))]
     return max((_size(x) for x in numbers), default=0)
-
-
-def _sum(a: Any, b: Any, *, alpha: Any = 1) -> int:
-    return _size(a) + _size(alpha) * _size(b)
-
-
-def _product(a: Any, b: Any) -> int:
-    return _size(a) * _size(b)
-
-
-def _total(x: Any, *args: Any, **more: Any) -> int:
-    return x * max(x.count, 1)
-
-
-def _bits(*args: Any) -> int:
-    return (1 << max(_size(a).bit_length() for a in args)) - 1
-
-
-def _divided(a: Any, b: Any, **more: Any) -> int:
-    return _size(a)
-
-
-def _rest(a: Any, b: Any) -> int:
-    return _size(b)
-
-
-def _none(*args: Any, **more: Any) -> int:
-    return 1
-
-
-def _place(x: Any, *args: Any, **more: Any) -> int:
-    """A place of an element, or how many there are."""
-    return x.count
-
-
-def _either(x: Any, *args: Any, **more: Any) -> int:
-    """Elements and their places."""
-    return max(x, x.count)
 
 
 def _power(a: Any, b: Any) -> int:
@@ -165,14 +116,15 @@ def _power(a: Any, b: Any) -> int:
 
 
 def _multiplied(x: Any, *args: Any, **more: Any) -> int:
-    """The product of any number of the elements."""
+    """The bound of a product of any number of the elements."""
     if x > 1 and x.count > 64:
         raise LookupError
     return max(x, 1) ** max(x.count, 1)
 
 
 def _clamped(x: Any, low: Any = None, high: Any = None, **more: Any) -> int:
-    """Between two bounds the larger of these, else what x has, too."""
+    """The larger of the magnitudes of the two limits. If only one limit is given: the larger of its magnitude
+    and x's bound."""
     low, high = more.get("min", low), more.get("max", high)
     known = [_size(bound) for bound in (low, high) if bound is not None]
     return max(known) if len(known) == 2 else max(x, *known, 0)
@@ -189,12 +141,8 @@ def _scattered(x: Any, dim: int, index: Any, values: Any, *, reduce: str | None 
     return _largest(x, values) if reduce is None else _added(x, index.count, values)
 
 
-def _scatter_added(x: Any, dim: int, index: Any, values: Any, *, alpha: Any = 1) -> int:
-    return _added(x, index.count, _size(values) * _size(alpha))
-
-
 def _added(x: Any, count: int, values: Any) -> int:
-    """All ``count`` values to one element."""
+    """The bound of an element of x to which ``count`` values are added."""
     return _size(x) + count * _size(values)
 
 
@@ -203,44 +151,45 @@ _KEEPING = (
     "clone alias detach contiguous lift_fresh_copy view _unsafe_view reshape _reshape_copy view_copy expand "
     "permute transpose t squeeze unsqueeze slice select split split_with_sizes unbind as_strided amax amin "
     "_to_copy convert_element_type relu take"
-).split()  # results are elements of the first argument
+).split()  # operations whose results are elements of the first argument
 _ANY_OF = (
     "minimum maximum where clamp_min clamp_max cat stack masked_fill index_copy index_fill slice_scatter "
     "select_scatter constant_pad_nd copy fill full_like new_full"
-).split()  # elements of all arguments, or numbers among them
-KEEPING = frozenset((*_KEEPING, *_ANY_OF))  # the least int32 stays one
+).split()  # operations whose results are elements of any argument, or numbers among the arguments
+KEEPING = frozenset((*_KEEPING, *_ANY_OF))  # operations that leave -2^31 unchanged, which fits int32
 
+_ROWS: dict[str, Bound] = {
+    "add sub": lambda a, b, *, alpha=1: _size(a) + _size(alpha) * _size(b),
+    "rsub": lambda a, b, alpha=1: _size(b) + _size(alpha) * _size(a),
+    "mul": lambda a, b: _size(a) * _size(b),
+    "square": lambda a: a * a,
+    "sum cumsum nansum trace": lambda x, *args, **more: x * max(x.count, 1),
+    "prod cumprod": _multiplied,
+    "pow": _power,
+    "floor_divide div bitwise_right_shift __rshift__": lambda a, b, **more: _size(a),
+    "remainder fmod": lambda a, b: _size(b),
+    "bitwise_and bitwise_or bitwise_xor": lambda *args: (1 << max(_size(a).bit_length() for a in args)) - 1,
+    "bitwise_not": lambda a: a + 1,
+    "bitwise_left_shift __lshift__": lambda a, b: _size(a) << min(_size(b), 64),
+    "eq ne lt le gt ge logical_and logical_or logical_xor": lambda *args, **more: 1,
+    "logical_not any all isin signbit sign sgn zeros_like ones_like zero": lambda *args, **more: 1,
+    "neg abs aminmax": _first,
+    "clamp": _clamped,
+    # operations whose results are positions of elements, or numbers of elements
+    "argmax argmin count_nonzero searchsorted": lambda x, *args, **more: x.count,
+    "bucketize": lambda values, order, **more: order.count,
+    # operations whose results are elements and the positions of these elements
+    "max min sort topk median kthvalue": lambda x, *args, **more: max(x, x.count),
+    "index_put _index_put_impl _unsafe_index_put": _put,
+    "scatter": _scattered,
+    "scatter_add index_add": lambda x, dim, index, values, *, alpha=1: _added(
+        x, index.count, _size(values) * _size(alpha)
+    ),
+}
 BOUNDS: dict[str, Bound] = {
     **dict.fromkeys(_KEEPING, _first),
     **dict.fromkeys(_ANY_OF, _largest),
-    **dict.fromkeys(("add", "sub"), _sum),
-    "rsub": lambda a, b, alpha=1: _size(b) + _size(alpha) * _size(a),
-    "mul": _product,
-    **dict.fromkeys(("sum", "cumsum", "nansum", "trace"), _total),
-    **dict.fromkeys(("prod", "cumprod"), _multiplied),
-    **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor"), _bits),
-    "bitwise_not": lambda a: a + 1,
-    **dict.fromkeys(("floor_divide", "div"), _divided),
-    **dict.fromkeys(("remainder", "fmod"), _rest),
-    "pow": _power,
-    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor"), _none),
-    **dict.fromkeys(
-        ("logical_not", "any", "all", "isin", "signbit", "zeros_like", "ones_like", "zero"), _none
-    ),
-    **dict.fromkeys(("argmax", "argmin", "count_nonzero"), _place),
-    **dict.fromkeys(("max", "min", "sort", "topk", "median", "kthvalue"), _either),
-    **dict.fromkeys(("neg", "abs", "aminmax"), _first),
-    "searchsorted": _place,
-    "bucketize": lambda values, order, **more: order.count,
-    "square": lambda a: a * a,
-    "sgn": lambda a: 1,
-    "sign": lambda a: 1,
-    "clamp": _clamped,
-    **dict.fromkeys(("index_put", "_index_put_impl", "_unsafe_index_put"), _put),
-    "scatter": _scattered,
-    **dict.fromkeys(("scatter_add", "index_add"), _scatter_added),
-    **dict.fromkeys(("bitwise_left_shift", "__lshift__"), lambda a, b: _size(a) << min(_size(b), 64)),
-    **dict.fromkeys(("bitwise_right_shift", "__rshift__"), _divided),
+    **{name: bound for names, bound in _ROWS.items() for name in names.split()},
 }
 
 
@@ -250,7 +199,7 @@ def _quotient(a: Any, b: Any) -> int:
     return _size(a / b)
 
 
-# of floats that are numbers: what an operation makes of them is one, too, and no larger
+# bounds of float results, for arguments that are known not to be NaN; then no result is NaN
 OF_FLOATS: dict[str, Bound] = {
     **{name: BOUNDS[name] for name in (*KEEPING, "add", "sub", "rsub", "mul", "neg", "abs", "clamp")},
     **dict.fromkeys(("floor", "ceil", "trunc", "round", "sigmoid", "tanh"), lambda x, **more: max(x, 1)),

@@ -1,7 +1,7 @@
-"""Modules that move: parameters stay the objects that they are, so that optimizers made before keep working.
+"""Moving modules: parameters remain the same objects, so that optimizers made before the move keep working.
 
-Of modules without parameters it is remembered where ``.to(device)`` put them, and they run there: a loss that
-was told ``.to("cpu")`` gathers its inputs from wherever they live; gradients go back there by themselves.
+A module without parameters remembers its last ``.to(device)`` and runs there: a loss that was moved by
+``.to("cpu")`` fetches its inputs from any device, and autograd sends the gradients back.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from torch import nn
 
 from .required import TorchDeviceError
 from .store import device_of, torch_device
-
-__all__ = ["register"]
 
 _HOME = "_graph_runtime_home"
 _plain_to, _plain_cpu = nn.Module.to, nn.Module.cpu
@@ -37,7 +35,8 @@ def _gather(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 def _settle(module: nn.Module, device: torch.device | None) -> nn.Module:
-    """Remember the home of a module that has nothing to move, and of those inside that had one."""
+    """Remember the device of a module without parameters, and of all its parts that have a remembered
+    device."""
     if device is None or device.type not in ("cpu", "tt"):
         return module
     home = torch.device("tt", device_of(device)) if device.type == "tt" else device
@@ -45,22 +44,23 @@ def _settle(module: nn.Module, device: torch.device | None) -> nn.Module:
     if empty and not hasattr(module, _HOME):
         module.register_forward_pre_hook(_gather, with_kwargs=True)
         object.__setattr__(module, _HOME, home)
-    for part in module.modules():  # what had a home goes along
+    for part in module.modules():  # parts that remember a device get the new device
         if hasattr(part, _HOME):
             object.__setattr__(part, _HOME, home)
     return module
 
 
 def _moved(module: nn.Module, move: Callable[[], nn.Module]) -> nn.Module:
-    """Move a module by exchanging what its parameters hold. Where another object holds one (a graph
-    of autograd that is still alive, say), torch cannot: then it gets new ones, which is told."""
+    """Move a module by swapping the contents of its parameters. torch cannot swap a parameter that another
+    object holds (for example a live graph of autograd): then the module gets new parameters, and a warning
+    says so."""
     future = torch.__future__
     before = future.get_swap_module_params_on_conversion()
     lazy = [(x, type(x)) for x in (*module.parameters(), *module.buffers()) if nn.parameter.is_lazy(x)]
     try:
         future.set_swap_module_params_on_conversion(True)
         made = move()
-        for held, kind in lazy:  # what is exchanged is the class, too: they wait for their shapes as before
+        for held, kind in lazy:  # the swap exchanges classes, too; lazy parameters still wait for shapes
             held.__class__ = kind
         return made
     except RuntimeError as error:
@@ -79,7 +79,7 @@ def _moved(module: nn.Module, move: Callable[[], nn.Module]) -> nn.Module:
 
 
 def _about_tt(module: nn.Module, device: torch.device | None) -> bool:
-    """Whether a move has to do with tt."""
+    """Whether a move goes to tt, or moves something that is on tt."""
     if device is not None and device.type == "tt":
         return True
     return any(t.device.type == "tt" for t in (*module.parameters(), *module.buffers()))
@@ -97,13 +97,13 @@ def _cpu(self: nn.Module) -> nn.Module:
 
 
 def _tt(self: nn.Module, device: Any = None) -> nn.Module:
-    """Move all parameters and buffers to a device tt: the current one, or of this number."""
+    """Move all parameters and buffers to the tt device of the given number, by default the current one."""
     return self.to(torch_device(device_of(device)))
 
 
 def _in_parallel(self: nn.DataParallel, module: nn.Module, *args: Any, **more: Any) -> None:
-    """nn.DataParallel.__init__: where there is no other accelerator, the module runs as it is. torch splits
-    batches over the devices of CUDA alone. Raises TorchDeviceError for a module on tt."""
+    """nn.DataParallel.__init__. Without another accelerator the module runs unchanged, because torch splits
+    batches over CUDA devices only. Raises TorchDeviceError for a module on tt."""
     if torch._utils._get_available_device_type() != "tt":
         _plain_parallel(self, module, *args, **more)
         return
@@ -117,7 +117,7 @@ def _in_parallel(self: nn.DataParallel, module: nn.Module, *args: Any, **more: A
 
 
 def register() -> None:
-    """Let nn.Module.to, cpu and tt do so, and nn.DataParallel leave modules of the CPU alone."""
+    """Replace nn.Module.to, cpu and tt, and nn.DataParallel.__init__."""
     nn.DataParallel.__init__ = _in_parallel
     _to.__doc__, _cpu.__doc__ = _plain_to.__doc__, _plain_cpu.__doc__
     nn.Module.to, nn.Module.cpu, nn.Module.tt = _to, _cpu, _tt

@@ -1,4 +1,4 @@
-"""Operations of 64-bit integers that are known to fit 32 bits, done at once, as those of int32."""
+"""Operations of 64-bit integers that are known to fit 32 bits, run eagerly in int32."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from . import content
 from .calls import prepare, run
 from .counters import Unsupported, count
 from .direct import Eager
+from .host import on_meta
 from .kinds import kind_of
 from .magnitudes import result_bound
 from .store import wrap
 from .wide import widened
 
-__all__ = ["in_32_bits"]
-
 
 def in_32_bits(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result where 64-bit integers are known to fit, None where they are not (magnitudes.py), or the
-    device cannot for another reason."""
+    """The result of an operation computed in int32. None if its 64-bit integers are not known to fit
+    (magnitudes.py), or if the device refuses the operation for another reason."""
     bound = result_bound(operation.rule_name, args, kwargs)
     if bound is None:
         return None
@@ -42,19 +41,13 @@ def in_32_bits(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 def _on_meta(op: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
-    """What an operation's results are like. Raises Unsupported where torch cannot say."""
+    """Results of an operation as meta tensors. Raises Unsupported if torch cannot infer them."""
     try:
-        given, more = tree_map(_meta, (list(args), kwargs))
+        given, more = tree_map(on_meta, (list(args), kwargs))
         found = op(*given, **more)
     except (RuntimeError, NotImplementedError, TypeError, IndexError) as error:
         raise Unsupported(str(error)) from error
     return list(found) if isinstance(found, (tuple, list)) else [found]
-
-
-def _meta(x: Any) -> Any:
-    if isinstance(x, torch.Tensor):
-        return torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device="meta")
-    return torch.device("meta") if isinstance(x, torch.device) else x
 
 
 def _as_wanted(made: Tensor, meta: torch.Tensor, emitter: Eager, bound: int) -> torch.Tensor:

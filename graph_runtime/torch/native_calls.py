@@ -1,13 +1,14 @@
-"""The C++ way of calls that repeat (native/torch/repeated_calls.cpp): compiled once, kept in the cache, and
-put above Python's kernels.
+"""Repeated calls in C++ (native/torch/repeated_calls.cpp): compiled once, cached, and installed above
+Python's kernels.
 
-    register()  --load, offer-->  found in the cache: in use from the import on
-    eager, writes  --tell-->     a call that Python did again: C++ will do it from now on
-                                 where C++ is not in use, after some thousand of them it is compiled
+    register()     --load, offer-->  a module found in the cache is in use from the import on
+    eager, writes  --tell-->         a call that Python has repeated is from now on done by C++
+                                     (if C++ is not in use, the module is compiled after 10,000 such calls)
 
-GR_TORCH_NATIVE says when it is compiled: "auto" beside the program, by a process that ends with it, "build"
-at the first call that repeats, which waits for it, "off" never, and then it is not used either. Python's way
-goes on until then, and where there is no compiler. ``which`` says which way calls take, and why.
+GR_TORCH_NATIVE says when the C++ module is compiled. "auto": after 10,000 repeated calls, in a child process
+that ends with this process. "build": at the first repeated call, which waits. "off": never, and a cached
+module is not used. Python does the calls until the module is compiled, and if there is no compiler.
+``which`` says whether C++ or Python does the calls, and why.
 """
 
 from __future__ import annotations
@@ -30,25 +31,17 @@ from ..run.single import verification
 from ..run.tensors.tensor import Tensor
 from . import pinned, store
 
-__all__ = ["build", "load", "offer", "program", "tell", "which"]
-
 _MODES = ("auto", "build", "off")
-_ENOUGH = (
-    10_000  # calls that repeat after which a process pays for the compiler, for itself and those after it
-)
+_ENOUGH = 10_000  # repeated calls after which a process compiles the module, which later processes then find
 _FUNCTIONS = (
-    "gr_submit_call",
-    "gr_submit",
-    "gr_handle_export",
-    "gr_handle_address",
-    "gr_handle_drop",
-    "gr_handles_collect",
-)
+    "gr_submit_call gr_submit gr_handle_export gr_handle_address gr_handle_drop gr_handles_collect"
+).split()
 
 
 class _Way:
-    """``module``: the C++, where it is in use, ``opened`` before; ``why`` it is not; ``left``: calls until it
-    is compiled, 0: it is not going to be."""
+    """How calls are done. ``module``: the C++ module in use; ``opened``: a module that load() found; ``why``:
+    the reason why no module is in use; ``left``: number of calls until the module is compiled, 0 for never.
+    """
 
     def __init__(self) -> None:
         self.module: Any = None
@@ -65,13 +58,13 @@ _way = _Way()
 
 
 def which() -> str:
-    """How calls that repeat are done: "C++", or "Python: " and why."""
+    """How repeated calls are done: "C++", or "Python: " and the reason."""
     return "C++" if _way.module is not None else f"Python: {_way.why}"
 
 
 def load() -> None:
-    """Open what was compiled before, if it may be used; before torch is told of the device, because only then
-    it takes hooks in C++. Raises InputError for a GR_TORCH_NATIVE that is none."""
+    """Load the cached module if it may be used. To be called before torch knows the device, because torch
+    takes C++ hooks only until then. Raises InputError for an unknown GR_TORCH_NATIVE."""
     mode = str(setting("TORCH_NATIVE"))
     if mode not in _MODES:
         text = f"GR_TORCH_NATIVE is {mode!r}{did_you_mean(mode, _MODES)}: it is one of {', '.join(_MODES)}"
@@ -88,15 +81,16 @@ def load() -> None:
 
 
 def offer(offered: Sequence[Any], views: Sequence[Any]) -> None:
-    """These operations (repeats.Repeating), and overloads that only view, go the C++ way as soon as it is
-    opened."""
+    """Offer kernels of operations (repeats.Repeating), and overloads that make views only. They run in C++ as
+    soon as the module is loaded."""
     _way.offered, _way.views = offered, views
     if _way.opened is not None:
         _use(_way.opened)
 
 
 def tell(operation: Any, ready: Any, call: Any) -> None:
-    """Python did a call again, a ``ready`` of repeats.py: C++ will do the next of its signature."""
+    """Report that Python repeated a call by ``ready`` (ready.py). If C++ is in use, it does the next call of
+    the same signature."""
     if _way.module is not None:
         _way.module.keep(operation, ready, call.looked_at())
     elif _way.left:
@@ -104,14 +98,14 @@ def tell(operation: Any, ready: Any, call: Any) -> None:
 
 
 def program(*told: Any) -> Any:
-    """A Program of native/torch/programs.h: None where C++ is not in use."""
+    """A Program of native/torch/programs.h, made of the arguments; None if C++ is not in use."""
     return None if _way.module is None else _way.module.Program(*told)
 
 
 def build() -> str:
-    """Compile the C++ way where it is not in the cache, which takes some 20 s, and use it from now on;
-    ``which()`` then. Call it while no other thread uses tt tensors. Raises CompileError where there is no C++
-    compiler, or it fails, and for GR_TORCH_NATIVE=off; WriteError."""
+    """Compile the module if it is not cached, which takes some 20 s, and use it from now on; return
+    ``which()``. To be called while no other thread uses tt tensors. Raises CompileError if there is no C++
+    compiler, if compiling fails, and for GR_TORCH_NATIVE=off; WriteError."""
     if setting("TORCH_NATIVE") == "off":
         raise CompileError("GR_TORCH_NATIVE=off: the C++ way of calls is not to be compiled", got="off")
     if _way.module is None:
@@ -123,7 +117,7 @@ def build() -> str:
     return which()
 
 
-# **************** when it is compiled ****************
+# **************** time of compilation ****************
 
 
 def _count() -> None:
@@ -136,7 +130,7 @@ def _count() -> None:
         if _way.building is None and setting("TORCH_NATIVE") == "auto":
             _way.building = threading.Thread(target=_build_beside, name="graph_runtime c++", daemon=True)
             _way.building.start()
-            _way.left = _ENOUGH  # then look whether it is there
+            _way.left = _ENOUGH  # after so many further calls, look whether the module is compiled
             return
         beside = _way.building
     if beside is not None:
@@ -149,10 +143,11 @@ def _count() -> None:
 
 
 def _adopt(beside: threading.Thread) -> None:
-    """Use what was compiled beside the program, unless another thread may call what would be changed."""
+    """Use the module that the child process compiled, unless another thread may be running one of the kernels
+    that it replaces."""
     if beside.is_alive() or threading.active_count() > 1:
         _way.left = _ENOUGH
-    else:  # where it failed, why says so
+    else:  # if compiling failed there is no module, and ``why`` has the error
         _use(_opened())
 
 
@@ -177,7 +172,7 @@ def _compile() -> None:
 
 
 def _opened() -> Any:
-    """The module, from the cache; None where it is not there, or cannot be loaded."""
+    """The cached module; None if there is none, or it cannot be loaded."""
     from ..codegen.torch_calls import NAME, find_calls, key_of_calls
 
     try:
@@ -185,7 +180,7 @@ def _opened() -> Any:
         data = find_calls(key)
         if data is None:
             return None
-        # what was hashed is what is opened: never the cache's file, which may change
+        # load the bytes that were hashed, not the cache's file, which may change
         path = temporary_folder() / f"{key}.so"
         write_whole(path, data, 0o700)
         loader = ExtensionFileLoader(NAME, str(path))
@@ -198,7 +193,7 @@ def _opened() -> Any:
 
 
 def _use(module: Any) -> None:
-    """Put its kernels above Python's."""
+    """Install the module's kernels above Python's."""
     if module is None:
         return
     addresses = {name: int(ffi.cast("uintptr_t", ffi.addressof(lib, name))) for name in _FUNCTIONS}

@@ -1,8 +1,8 @@
-"""x.pin_memory(), DataLoader(pin_memory=True): memory of the host that the device reads where it is.
+"""x.pin_memory(), DataLoader(pin_memory=True): memory of the host that the device reads in place.
 
-A simulated device reads all memory whose alignment fits, so what is pinned has that, and is remembered.
-``torch.empty(pin_memory=True)`` asks an allocator in C++ for it, which is there where calls go by C++
-(native_calls.py); else torch raises.
+A simulated device reads any memory of sufficient alignment, so pinned memory is aligned, and its addresses
+are remembered. ``torch.empty(pin_memory=True)`` needs the allocator of the C++ module (native_calls.py);
+without the module torch raises.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ import torch
 from ..run.sessions.zero_copy import ALIGNMENT
 from .required import TorchDeviceError
 
-__all__ = ["KERNELS", "memory", "pin_memory"]
-
-_pinned: dict[int, int] = {}  # address: bytes, of storages that are alive
+_pinned: dict[int, int] = {}  # {address: bytes} of live pinned storages
 
 
 def pin_memory(tensor: torch.Tensor, device: Any = None) -> torch.Tensor:
-    """aten::_pin_memory of a CPU tensor: a copy in pinned memory, its strides kept where they are dense."""
+    """aten::_pin_memory of a CPU tensor: a copy in pinned memory; dense strides are kept."""
     _check(device)
     made = torch.empty_like(tensor, device="meta")
     flat = torch.from_numpy(memory(made.numel() * made.element_size())[0]).view(tensor.dtype)
@@ -30,7 +28,7 @@ def pin_memory(tensor: torch.Tensor, device: Any = None) -> torch.Tensor:
 
 
 def memory(nbytes: int) -> tuple[np.ndarray, int]:
-    """(uint8 [nbytes], aligned, and pinned as long as it lives; its address)."""
+    """(uint8 [nbytes], its address). The memory is aligned, and counts as pinned while the array lives."""
     block = np.empty(nbytes + ALIGNMENT, np.uint8)
     skipped = -block.ctypes.data % ALIGNMENT
     used = block[skipped : skipped + nbytes]

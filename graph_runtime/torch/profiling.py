@@ -1,6 +1,6 @@
 """torch.profiler with activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]: the simulated time of
-each operation on a device (clock.py) is its device time, and a row of export_chrome_trace. The host's time is
-that of the simulation."""
+each operation on a device (clock.py) is its device time, and a row of export_chrome_trace. Host times are
+those of the simulation."""
 
 from __future__ import annotations
 
@@ -19,12 +19,10 @@ from torch.autograd.profiler_util import FunctionEvent
 from . import clock
 from .store import devices, torch_device
 
-__all__ = ["register"]
-
 
 def _attach(events: list[FunctionEvent], launches: list[clock.Launch], start_ns: int) -> None:
-    """Add an event of the device for each launch, and give it to the event of the host that began last of
-    those that were going on then."""
+    """Add a device event for each launch, and attribute it to a host event: to the last one that began among
+    the host events active at the launch."""
     ordered = sorted((e for e in events if not e.is_async), key=lambda e: e.time_range.start)
     starts = [e.time_range.start for e in ordered]
     for launch in launches:
@@ -51,12 +49,12 @@ def _of_device(launch: clock.Launch, start_us: float, took_us: float) -> Functio
 
 
 def _add_rows(path: str, launches: Sequence[clock.Launch]) -> None:
-    """Give a Chrome trace a process for each device, with its launches one after the other: each begins when
-    it was launched, or when the one before is over."""
+    """Add a process for each device to a Chrome trace, with the device's launches in sequence: each begins at
+    the time of the launch, or at the end of the previous one if that is later."""
     file = Path(path)
     trace = json.loads(file.read_text())
     base, events = trace.get("baseTimeNanoseconds", 0), trace["traceEvents"]
-    over: dict[int, int] = {}  # when the last launch of a device is over
+    over: dict[int, int] = {}  # {device: end of its last launch}
     for number in sorted({launch.number for launch in launches}):
         name = f"{torch_device(number)} ({devices()[number].descriptor.name}), simulated"
         events.append({"ph": "M", "name": "process_name", "pid": name, "tid": 0, "args": {"name": name}})
@@ -71,7 +69,7 @@ def _add_rows(path: str, launches: Sequence[clock.Launch]) -> None:
 
 
 def register() -> None:
-    """Let profiles of the device record what is launched, and attribute it."""
+    """Make torch's profiles record the launches on tt devices and attribute them to host events."""
     plain_prepare, plain_start, plain_exit, plain_parse, plain_export = (
         profile._prepare_trace,
         profile._start_trace,
@@ -82,7 +80,8 @@ def register() -> None:
 
     @functools.wraps(plain_prepare)
     def prepare(self: Any) -> None:
-        # our events are added below; for this activity torch's tracer would look for a GPU, and may fail
+        # this module adds the device events; for this activity torch's tracer would look for a GPU, and may
+        # fail
         if self.use_device == "tt" and ProfilerActivity.CPU in self.kineto_activities:
             self.kineto_activities.discard(ProfilerActivity.PrivateUse1)
         plain_prepare(self)

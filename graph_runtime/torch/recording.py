@@ -1,7 +1,7 @@
-"""What a kernel of torch's does, noted while it is done for the first time, to be done again (repeats.py).
+"""Notes of what a kernel of torch does in its first call, from which the call is repeated (repeats.py).
 
-with recorded() as notes:     in this thread, until the end of the block
-    ...                       store, content, direct and counters note what they do
+with recorded() as notes:     notes are taken in this thread, until the end of the block
+    ...                       store, content, direct and counters add to the notes
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from typing import Any
 
 from ..run.tensors.tensor import Tensor
 
-__all__ = ["Notes", "now", "recorded", "spoil"]
-
 
 class Notes:
-    """``steps``: (op, attributes, inputs, result) of each op that was launched, op None for memory of
-    undefined values; ``constants``, which hang on numbers of the call alone; ``kept``: (Store, key, image) of
-    each view that was kept; ``counts`` of events. ``spoiled``: what was done hangs on more than the call's
-    signature says, or changed more than the steps do."""
+    """What a call did.
+
+    ``steps``: (op, attributes, inputs, result) of each launched op; the op is None for memory of undefined
+    values.
+    ``constants``: values that depend only on numbers in the call.
+    ``kept``: (Store, key, image) of each view that was kept.
+    ``counts``: numbers of events.
+    ``spoiled``: whether the work depends on more than the call's signature, or has effects beyond the steps.
+    """
 
     steps: list[tuple[str | None, tuple[Any, ...], tuple[Tensor, ...], Tensor]]
     constants: list[Tensor]
@@ -35,7 +38,7 @@ class Notes:
 
 
 class _Now(threading.local):
-    """``notes`` that this thread takes."""
+    """``notes``: the Notes that this thread is taking; None if it takes none."""
 
     notes: Notes | None = None
 
@@ -45,7 +48,8 @@ now = _Now()
 
 @contextmanager
 def recorded() -> Iterator[Notes]:
-    """Notes of what is done inside. Those of a block around it know nothing of that, and are spoiled."""
+    """Notes of the work inside of the block. If blocks are nested, the outer notes miss the inner work and
+    are spoiled."""
     spoil()
     outer, now.notes = now.notes, Notes()
     try:
@@ -55,6 +59,7 @@ def recorded() -> Iterator[Notes]:
 
 
 def spoil() -> None:
-    """What is done now hangs on values, or on what is known of them, or gives an argument another storage."""
+    """Mark this thread's notes as spoiled, because the work depends on values or on what is known of them, or
+    replaces an argument's storage."""
     if now.notes is not None:
         now.notes.spoiled = True

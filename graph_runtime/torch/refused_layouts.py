@@ -1,5 +1,5 @@
-"""Tensors that tt does not have: sparse, nested and quantized ones. Making one there, or moving one there, is
-refused, with what to do instead."""
+"""Kinds of tensors that tt does not have: sparse, nested and quantized tensors. Making such a tensor on tt,
+or moving it there, raises an error that says what to do instead."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 import torch
 
 from .required import TorchDeviceError
-
-__all__ = ["KERNELS", "no_layout", "register"]
 
 _INSTEAD = {
     "sparse": "keep it on the CPU (x.cpu().to_sparse()), and make embeddings with sparse=False: their "
@@ -29,7 +27,7 @@ _KEYS = {
 
 
 def no_layout(layout: str, op: str | None = None) -> TorchDeviceError:
-    """The error for a tensor of a layout, named by torch or by one of these words."""
+    """The error for a tensor layout, given by torch's name or as one of the kinds above."""
     kind = "nested" if layout == "jagged" else "sparse" if layout.startswith("sparse") else layout
     return TorchDeviceError(
         f"the device tt has no {kind} tensors: {_INSTEAD.get(kind, _INSTEAD['sparse'])}", got=layout, op=op
@@ -44,8 +42,8 @@ def _refusing(kind: str) -> Callable[..., Any]:
 
 
 def _not_aligned(x: torch.Tensor, mask: torch.Tensor) -> bool:
-    """aten::_nested_tensor_from_mask_left_aligned, by which nn.TransformerEncoder asks whether to make nested
-    tensors of padded ones: here it shall go on with the padded ones."""
+    """aten::_nested_tensor_from_mask_left_aligned, by which nn.TransformerEncoder decides whether to convert
+    padded tensors to nested tensors. The result False keeps the tensors padded."""
     return False
 
 
@@ -53,6 +51,6 @@ KERNELS = {"_nested_tensor_from_mask_left_aligned": _not_aligned}
 
 
 def register(rest: Any) -> None:
-    """Add the kernels that refuse to a torch.library.Library of all namespaces."""
+    """Add kernels that refuse these layouts to a torch.library.Library for all namespaces."""
     for key, kind in _KEYS.items():
         rest.fallback(_refusing(kind), key)

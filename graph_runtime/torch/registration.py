@@ -1,4 +1,4 @@
-"""What is told to torch, once a process."""
+"""All registrations with torch, made once a process."""
 
 from __future__ import annotations
 
@@ -37,70 +37,32 @@ from .operations.making import REPEATING
 from .operations.writes import fallback, operation_of
 from .storages import processes, safetensors_reader, serialization
 
-__all__ = ["register"]
-
-_libraries: list[Any] = []  # kernels go when their Library does
+_libraries: list[Any] = []  # keeps the registered kernels alive
 _KEY = torch._C.DispatchKey
-# redirected by torch's own kernels to others that we have; ours would be in the way of autograd
+# dispatch keys of torch kernels that call operations with rules; our kernels in their place would bypass
+# autograd
 _COMPOSITE = (_KEY.CompositeImplicitAutograd,)
-# keys whose kernels torch takes before a fallback
+# dispatch keys: torch prefers kernels for these keys to a fallback
 _OTHERS = (
     *_COMPOSITE,
     _KEY.CompositeExplicitAutograd,
     _KEY.CompositeExplicitAutogradNonFunctional,
     _KEY.PrivateUse1,
 )
-# whose kernels of torch's know the devices that they serve by name
+# operations whose torch kernels check the device's name
 _CHECKED = (torch.ops.aten.mode.values,)
 _METADATA = frozenset(
-    {
-        "view",
-        "new_empty_strided",
-        "reshape",
-        "t",
-        "transpose",
-        "permute",
-        "expand",
-        "unsqueeze",
-        "squeeze",
-        "slice",
-        "select",
-        "diagonal",
-        "split",
-        "split_with_sizes",
-        "unbind",
-        "alias",
-        "detach",
-        "_reshape_copy",
-        "clone",
-        "_to_copy",
-        "contiguous",
-        "lift_fresh",
-        "lift_fresh_copy",
-        "view_copy",
-        "full",
-        "zeros",
-        "ones",
-        "scalar_tensor",
-        "full_like",
-        "zeros_like",
-        "ones_like",
-        "new_zeros",
-        "_unsafe_view",
-        "fill",
-        "empty",
-        "empty_permuted",
-        "slice_scatter",
-        "select_scatter",
-        "linear",
-        "matmul",
-        "as_strided",
-    }
+    (
+        "view new_empty_strided reshape t transpose permute expand unsqueeze squeeze slice select diagonal "
+        "split split_with_sizes unbind alias detach _reshape_copy clone _to_copy contiguous lift_fresh "
+        "lift_fresh_copy view_copy full zeros ones scalar_tensor full_like zeros_like ones_like new_zeros "
+        "_unsafe_view fill empty empty_permuted slice_scatter select_scatter linear matmul as_strided"
+    ).split()
 )
 
 
 def register() -> None:
-    """Make torch.device("tt") real."""
+    """Make torch.device("tt") usable."""
     if _libraries:
         return
     native_calls.load()
@@ -126,7 +88,7 @@ def register() -> None:
         aten.impl(_name_of(operation.op), operation, "PrivateUse1")
     for name, kernel in pinned.KERNELS.items():
         aten.impl(name, kernel, "CPU")
-    for key in ("Conjugate", "Negative"):  # torch resolves such views by this very copy
+    for key in ("Conjugate", "Negative"):  # torch copies conjugated and negated views to resolve them
         aten.impl("_copy_from", copy_from, key)
     rest.fallback(fallback, "PrivateUse1")
     rest.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
@@ -151,22 +113,22 @@ def register() -> None:
 
 
 def _tell_accelerate() -> None:
-    """Let Hugging Face's accelerate, and by it the Trainer, take tt where they would take the CPU: they know
-    other devices than torch's own by this variable alone. Not where the user chose, or launched several
-    processes."""
+    """Make Hugging Face's accelerate, and through it the Trainer, use tt instead of the CPU. The environment
+    variable is the only way to name a device that is not built into torch. It is not set if the user chose a
+    device, or launched several processes."""
     if os.environ.get("ACCELERATE_USE_CPU", "").lower() not in ("1", "true", "yes", "on", "y", "t"):
         if "LOCAL_RANK" not in os.environ:
             os.environ.setdefault("ACCELERATE_TORCH_DEVICE", "tt")
 
 
 def _name_of(op: Any) -> str:
-    """As a Library is told it."""
+    """The name of an overload in the form that a torch.library.Library takes."""
     return op._schema.name.removeprefix("aten::") + f".{op._overloadname}".removesuffix(".default")
 
 
 def _overloads() -> list[tuple[Any, rules.Rule]]:
-    """The functional overloads that have a rule and a kernel of their own: those that torch does by other
-    operations, and views, stay torch's."""
+    """(overload, rule) of the functional overloads that get a kernel for a rule. Views, and operations that
+    torch decomposes, keep torch's kernels."""
     return [
         (op, rule)
         for name, rule in rules.table().items()
@@ -177,7 +139,8 @@ def _overloads() -> list[tuple[Any, rules.Rule]]:
 
 
 def _writing() -> list[Operation]:
-    """The overloads with a rule that write one argument, and that torch gives to our fallback."""
+    """Operations for the overloads with a rule that write one argument and that torch passes to our
+    fallback."""
     found = []
     for op in [
         op
@@ -191,14 +154,16 @@ def _writing() -> list[Operation]:
 
 
 def _kernels_of(name: str, but: tuple[Any, ...]) -> list[Any]:
-    """The overloads of a name that have a kernel, and none for these dispatch keys."""
+    """The overloads of a name that have a kernel, but no kernel for the dispatch keys ``but``."""
     packet = getattr(torch.ops.aten, name, None)
     return [
         op
         for op in (
             getattr(packet, overload) for overload in (packet.overloads() if packet is not None else ())
         )
-        if torch._C._dispatch_has_kernel(op.name())  # others are of numbers, for TorchScript
+        if torch._C._dispatch_has_kernel(
+            op.name()
+        )  # overloads without a kernel take numbers, for TorchScript
         and not any(op.has_kernel_for_dispatch_key(key) for key in but)
         and "names" not in op._overloadname
         and "Dimname" not in str(op._schema)
@@ -206,7 +171,8 @@ def _kernels_of(name: str, but: tuple[Any, ...]) -> list[Any]:
 
 
 def _shown_on_host(shown: Any) -> Any:
-    """What makes the text of a tensor, given the values on the CPU: it looks at them by many operations."""
+    """torch's function that prints a tensor, called with the values on the CPU, because printing takes many
+    operations."""
 
     def on_host(tensor: torch.Tensor, indent: int) -> str:
         return shown(tensor.cpu() if tensor.device.type == "tt" else tensor, indent)

@@ -1,29 +1,28 @@
-"""The versions of torch that this package was tried with: what it registers is private, and changes from one
-version to the next."""
+"""The versions of torch that this package supports: this package registers with private parts of torch, which
+change between versions."""
 
 from __future__ import annotations
 
+from ..base.absent import installing
 from ..base.errors import GraphRuntimeError
-
-__all__ = ["WANTED", "check"]
 
 WANTED = ("2.13", "2.14")
 
 
 def check() -> None:
-    """Raise ImportError where torch is missing, of another version, or has another device of its own."""
+    """Raise ImportError if torch is missing, has another version, or another device registered."""
     wanted = " or ".join(WANTED)
     try:
         import torch
     except ImportError as error:
         raise ImportError(
             f"graph_runtime.torch needs torch {wanted} (a build for the CPU is enough), which "
-            f"cannot be imported: {error}. Install graph-runtime[torch]"
+            f"cannot be imported: {error}. To install it: {installing('torch')}"
         ) from error
     if not torch.__version__.startswith(tuple(f"{version}." for version in WANTED)):
         raise ImportError(
             f"graph_runtime.torch needs torch {wanted}, this is torch {torch.__version__}: "
-            "install graph-runtime[torch]"
+            f"{installing('torch')}"
         )
     taken = torch._C._get_privateuse1_backend_name()
     if taken not in ("privateuseone", "tt"):
@@ -34,4 +33,4 @@ def check() -> None:
 
 
 class TorchDeviceError(GraphRuntimeError, RuntimeError):
-    """What torch says by a RuntimeError: a device that is not there, tensors on two devices."""
+    """An error for which torch would raise RuntimeError: a missing device, tensors on two devices."""

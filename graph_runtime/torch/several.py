@@ -1,4 +1,4 @@
-"""Ops of several outputs, done at once: each a program of one node, kept by what its inputs are like."""
+"""Ops with several outputs, run eagerly: each is a program of one node, cached by the specs of the inputs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from ..run.tensors.tensor import Tensor
 from .counters import Unsupported
 from .submitter import HandleSubmitter
 
-__all__ = ["launch"]
-
 _programs: LeastRecent[HandleSubmitter] = LeastRecent(64)
 _lock = new_lock()
 
 
 def launch(name: str, attrs: tuple[tuple[str, Any], ...], inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """The outputs of a registry op on tensors of one device. Raises Unsupported where it has no kernel for
-    them."""
+    """The outputs of a registry op on tensors of one device. Raises Unsupported if the device has no kernel
+    for the op on such tensors."""
     key = (name, attrs, tuple(x.spec for x in inputs))
     with _lock:
         program = _programs.get(key)

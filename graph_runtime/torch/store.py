@@ -1,10 +1,12 @@
-"""What the address of a torch storage leads to: tensors of the runtime in the device's memory.
+"""Tensors of the runtime in the device's memory, found by the address of a torch storage.
 
-    torch storage --address--> Store.base      the values, row after row, in the layout that the device likes
-                               Store.images    the same values as views show them, made when an op needs them
+    torch storage --address--> Store
+    Store.base      the values, row after row, in the layout that is best for the device
+    Store.images    the same values as views show them; an image is made when an op needs it
 
 Values are immutable: a write makes a new base (and drops the images), so copies and detached tensors share
-memory until one of them is written. An address says nothing to the host: reading there faults.
+memory until one of them is written. The address of a storage is no address of host memory: reading
+there faults.
 """
 
 from __future__ import annotations
@@ -34,30 +36,7 @@ from .kinds import Kind, kind_of
 from .recording import now
 from .required import TorchDeviceError
 
-__all__ = [
-    "Form",
-    "Store",
-    "collect",
-    "current",
-    "device_of",
-    "devices",
-    "empty",
-    "form_of",
-    "holder_of",
-    "live",
-    "lock",
-    "number_of",
-    "reserve",
-    "store_of",
-    "stored_shape",
-    "stores",
-    "torch_device",
-    "twin",
-    "whole",
-    "wrap",
-]
-
-_MOST_IMAGES = 8  # of one store: views that are not asked for again must not fill the device
+_MOST_IMAGES = 8  # maximum number of images of one Store: views that are used once must not fill the device
 
 _capsule = ctypes.pythonapi.PyCapsule_New
 _capsule.restype, _capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
@@ -66,11 +45,11 @@ _export, _address, _collect = lib.gr_handle_export, lib.gr_handle_address, lib.g
 
 
 class Store:
-    """The values of one torch storage of ``nbytes`` on ``device`` (number ``index`` of torch's).
+    """The values of one torch storage of ``nbytes`` on ``device``, whose number in torch is ``index``.
 
-    ``base`` holds the storage's elements, as ``dtype``, in row-major order: None while they are undefined.
-    ``images`` {(dtype, shape, strides, offset): the contiguous tensor that such a view shows}.
-    ``bound``: no 64-bit integer in it is larger in magnitude; None where that is not known.
+    ``base`` holds the storage's elements, as ``dtype``, in row-major order; None while the values are
+    undefined. ``images`` {(dtype, shape, strides, offset): the contiguous tensor that such a view shows}.
+    ``bound``: the largest magnitude of the 64-bit integers; None if it is not known.
     """
 
     __slots__ = ("base", "bound", "device", "dtype", "images", "index", "nbytes")
@@ -85,19 +64,19 @@ class Store:
         self.bound: int | None = None
 
     def settle(self, base: Tensor, dtype: torch.dtype, bound: int | None = None) -> None:
-        """The storage holds these values from now on."""
+        """Replace the storage's values."""
         self.base, self.dtype, self.bound = base, dtype, bound
         if self.images:
             self.images = OrderedDict()
 
     def clear(self, nbytes: int) -> None:
-        """The storage has this many bytes, and undefined values. Raises DeviceMemoryError."""
+        """Set the storage's size in bytes. Its values become undefined. Raises DeviceMemoryError."""
         self.nbytes, self.base, self.images = nbytes, None, OrderedDict()
         if nbytes:
             self.base = reserve(kind_of(self.dtype), (nbytes // self.dtype.itemsize,), self.device)
 
     def keep(self, key: Any, image: Tensor) -> Tensor:
-        """Remember what a view shows; the one that was asked for longest ago goes."""
+        """Keep the image of a view; if there are too many images, drop the oldest."""
         self.images[key] = image
         if (notes := now.notes) is not None:
             notes.kept.append((self, key, image))
@@ -112,7 +91,7 @@ _devices: tuple[Device, ...] = ()
 
 
 def devices() -> tuple[Device, ...]:
-    """The devices that torch knows as tt:0, tt:1, ..: of the setting GR_TORCH_DEVICES."""
+    """The devices that torch knows as tt:0, tt:1, .., from the setting GR_TORCH_DEVICES."""
     global _devices
     if not _devices:
         _devices = runtime_devices.parse_list([name.strip() for name in str(get("TORCH_DEVICES")).split(",")])
@@ -130,22 +109,19 @@ def torch_device(index: int) -> torch.device:
 
 
 def device_of(device: torch.device | str | int | None) -> int:
-    """The number of a torch device; None, or no index, is the current one's. Raises TorchDeviceError for one
-    that is not there."""
+    """The number of a torch device; None, or a device without index, means the current device. Raises
+    TorchDeviceError for a missing device."""
     place = torch.device(device) if isinstance(device, str) else device
     index = place.index if isinstance(place, torch.device) else place
     index = current.index if index is None else index
     if not 0 <= index < len(devices()):
-        raise TorchDeviceError(
-            f"there is no device tt:{index}: torch sees {len(devices())}, named by GR_TORCH_DEVICES",
-            device=f"tt:{index}",
-            wanted=[str(d) for d in devices()],
-        )
+        text = f"there is no device tt:{index}: torch sees {len(devices())}, named by GR_TORCH_DEVICES"
+        raise TorchDeviceError(text, device=f"tt:{index}", wanted=[str(d) for d in devices()])
     return index
 
 
 class _Current(threading.local):
-    """Of a thread: the number of what "tt" means."""
+    """For each thread, the number of the device that "tt" means."""
 
     index = 0
 
@@ -155,14 +131,14 @@ current = _Current()
 
 # **************** storages ****************
 
-stores: dict[int, Store] = {}  # by the address of their storage
-lock = new_rlock()  # of addresses; a finalizer that runs inside may come back in
+stores: dict[int, Store] = {}  # {address of a torch storage: its Store}
+lock = new_rlock()  # guards the addresses; a finalizer that runs while it is held may take it again
 _gone = ffi.new("uint64_t[256]")
 
 
 def collect() -> bool:
-    """Give back the memory of storages that torch has dropped; whether there were any. What makes a tensor on
-    a device does so before."""
+    """Free the memory of storages that torch has dropped; return whether there were any. Functions that make
+    a tensor on a device call this first."""
     with lock:
         count = _collect(_gone, 256)
         some = bool(count)
@@ -174,7 +150,7 @@ def collect() -> bool:
 
 
 def _join_limbo() -> None:
-    """Collect whenever others look for memory that can be given back, too."""
+    """Register collect() to be called when other code looks for memory to free."""
     keep_until(collect, _join_limbo)
 
 
@@ -182,8 +158,8 @@ _join_limbo()
 
 
 class Form:
-    """What torch is told of a tensor's ``dtype`` and shape, made once for all tensors that share them;
-    ``strides`` None: row-major."""
+    """The description of a tensor for torch: ``dtype``, shape, and ``strides`` (None for row-major). All
+    tensors of the same description share it."""
 
     __slots__ = ("bits", "code", "dims", "dtype", "nbytes", "ndim", "steps")
 
@@ -195,7 +171,7 @@ class Form:
         self.steps = ffi.NULL if strides is None or not shape else ffi.new("int64_t[]", strides)
 
     def tensor(self, store: Store) -> torch.Tensor:
-        """A torch tensor whose storage is ``store``."""
+        """A torch tensor whose storage has the Store ``store``."""
         with lock:
             managed = _export(store.index, self.code, self.bits, self.ndim, self.dims, self.steps)
             if not managed:
@@ -204,8 +180,8 @@ class Form:
         return _from_dlpack(_capsule(managed, b"dltensor", None))
 
     def of(self, made: Tensor, index: int, bound: int | None = None) -> torch.Tensor:
-        """A torch tensor, row-major, with values that are on device ``index`` already; ``bound`` of 64-bit
-        integers."""
+        """A row-major torch tensor of values that are already on device number ``index``. ``bound``: largest
+        magnitude of the values, if they are 64-bit integers."""
         store = Store(made.device, index, self.nbytes, made, self.dtype)
         store.bound = bound
         return self.tensor(store)
@@ -217,8 +193,8 @@ form_of = functools.lru_cache(maxsize=4096)(Form)
 def empty(
     shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: torch.dtype, index: int
 ) -> torch.Tensor:
-    """A torch tensor of undefined values; ``strides`` None: row-major. Raises DeviceMemoryError, TypeError
-    for a dtype that no device holds."""
+    """A torch tensor of undefined values, row-major if ``strides`` is None. Raises DeviceMemoryError, and
+    TypeError for a dtype that no device holds."""
     kind, device = kind_of(dtype), devices()[index]
     if 0 in shape:
         return Form(dtype, shape, strides).tensor(Store(device, index, 0, None, dtype))
@@ -233,7 +209,7 @@ def empty(
 
 
 def reserve(kind: Kind, shape: tuple[int, ...], device: Device) -> Tensor:
-    """Memory for values of a kind, undefined. Raises DeviceMemoryError."""
+    """Memory with undefined values, for values of a dtype's Kind in a shape. Raises DeviceMemoryError."""
     collect()
     spec = default_spec(device, TensorType(kind.stored, stored_shape(kind, shape)))
     holder = holder_of(kind.dtype, shape)
@@ -248,12 +224,13 @@ def reserve(kind: Kind, shape: tuple[int, ...], device: Device) -> Tensor:
 
 
 def holder_of(dtype: Any, shape: tuple[int, ...]) -> str:
-    """The name of a tensor's memory in texts: "torch float32 [64, 64]"."""
+    """The name of a tensor's memory in error texts: "torch float32 [64, 64]"."""
     return f"torch {str(dtype).removeprefix('torch.')} {list(shape)}"
 
 
 def stored_shape(kind: Kind, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of what a device stores for values of a kind: words of an element follow each other."""
+    """The shape in which values of a Kind are stored. If an element has several words, they follow one
+    another along the last axis."""
     if kind.words == 1:
         return tuple(shape)
     return (*shape[:-1], shape[-1] * kind.words) if shape else (kind.words,)
@@ -266,20 +243,22 @@ def wrap(
     shape: tuple[int, ...] | None = None,
     bound: int | None = None,
 ) -> torch.Tensor:
-    """A torch tensor, row-major, with values that are on device ``index`` already. ``shape``: of raw values,
-    whose stored shape is another; ``bound`` of 64-bit integers."""
+    """A row-major torch tensor of values that are already on device number ``index``. ``shape``: shape of the
+    torch tensor, given for raw values, which are stored in another shape; ``bound``: largest magnitude of the
+    values, if they are 64-bit integers."""
     return form_of(dtype, made.type.shape if shape is None else tuple(shape)).of(made, index, bound)
 
 
 def twin(store: Store) -> torch.Tensor:
-    """uint8 [nbytes] over a storage of its own that holds the same values."""
+    """uint8 [nbytes]: a tensor with a new storage that has the same bytes."""
     made = Store(store.device, store.index, store.nbytes, store.base, store.dtype)
     made.bound = store.bound
     return form_of(torch.uint8, (store.nbytes,)).tensor(made)
 
 
 def store_of(tensor: torch.Tensor) -> Store:
-    """The Store behind a tt tensor with elements. Raises TorchDeviceError for a storage that is not ours."""
+    """The Store behind a tt tensor with elements. Raises TorchDeviceError for a storage that was not made
+    here."""
     address = tensor.data_ptr()
     found = stores.get(address)
     if found is None or tensor.storage_offset():
@@ -295,8 +274,8 @@ def store_of(tensor: torch.Tensor) -> Store:
 
 
 def whole(tensor: torch.Tensor) -> Store | None:
-    """The Store of a tt tensor that shows all of it as it is stored; None for any other tensor."""
-    store = stores.get(tensor.data_ptr())  # no view that begins elsewhere, and nothing on the CPU, is there
+    """The Store of a tt tensor that shows all of the Store in its stored form; None for any other tensor."""
+    store = stores.get(tensor.data_ptr())  # None for CPU tensors, and for views that begin elsewhere
     if store is None or store.dtype is not tensor.dtype:
         return None
     base = store.base
@@ -306,11 +285,11 @@ def whole(tensor: torch.Tensor) -> Store | None:
 
 
 def storage_of(address: int) -> Store | None:
-    """The Store of a storage's address, None for an address that is none."""
+    """The Store of the storage at an address; None for an unknown address."""
     return stores.get(address)
 
 
 def live() -> list[Store]:
-    """All storages that torch has not dropped."""
+    """The Stores of all storages that torch has not dropped."""
     collect()
     return list(stores.values())

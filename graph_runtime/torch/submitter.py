@@ -1,7 +1,8 @@
-"""Runs of a program whose inputs are handles: no memory is kept for them, and little is done per run.
+"""Submitter of a program whose inputs are handles: it keeps no memory for inputs, and does little work per
+run.
 
-As in a Session that is only submitted to, only constants have memory, and copies of them on other devices.
-The rest is the caller's, or each run's own.
+As in a Session that is used by submit alone, only constants, and their copies on other devices, have memory.
+All other memory belongs to the caller or to a run.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import numpy as np
 from ..base.machine.layout import HOST, host_layout
 from ..binding.circular import measured
 from ..binding.core import ffi, lib
-from ..binding.programs.lower import lower
 from ..binding.programs.program import Program
 from ..binding.programs.slots import assign_slots, extent_of, memory_of, slots_of_copies
 from ..plan.types import Plan
@@ -37,15 +37,13 @@ from ..run.tensors.tensor import Tensor
 from . import native_calls
 from .store import Form, number_of
 
-__all__ = ["HandleSubmitter"]
-
 _addr = lib.gr_buffer_addr
-_MOST_IN_FLIGHT = 16  # runs: a caller that is further ahead waits
+_MOST_IN_FLIGHT = 16  # maximum number of runs in flight; further runs wait
 
 
 @dataclass(slots=True)
 class _Home:
-    """The owner of the constants (run/sessions/constants.py)."""
+    """The owner of constants, in the form that run/sessions/constants.py needs."""
 
     plan: Plan
     program: Program
@@ -54,8 +52,8 @@ class _Home:
 
 
 class HandleSubmitter:
-    """``constants`` {graph input: its values}, each held once a device, whatever number of programs have it;
-    ``given``: the inputs that each run is given, in this order. Any thread may submit.
+    """Submits runs of one program. ``constants`` {graph input: its values} are held once per device for all
+    programs; ``given``: the graph inputs that each run gets, in this order. Any thread may submit.
 
     Raises LibraryError or UnsupportedOpError for a node without a kernel, DeviceMemoryError.
     """
@@ -63,7 +61,7 @@ class HandleSubmitter:
     def __init__(self, plan: Plan, name: str, constants: Mapping[int, Any], given: Sequence[int]):
         self._plan, self._graph, self._name = plan, plan.graph, name
         self._handles = [open_device(device) for device in plan.devices]
-        program = measured(lower(plan, kernels.resolve))
+        program = measured(kernels.lowered(plan))
         self._bound = Bound(program, self._handles, name)
         self._slots = slots = assign_slots(plan)
         copied = slots_of_copies(program, slots)
@@ -80,8 +78,11 @@ class HandleSubmitter:
         eids = [int(eid) for eid in self._graph.input_eids[list(given)]]
         self._inputs = [self._input(eid) for eid in eids]
         found = [int(slot) for slot in slots.outputs]
-        self.slots_of_outputs = list(dict.fromkeys(found))  # one may be several outputs
-        self._blocks = [self._block(slot) for slot in self.slots_of_outputs]
+        self.slots_of_outputs = list(dict.fromkeys(found))  # each slot once: a slot may serve several outputs
+        self._blocks = [  # (device, memory, bytes) of each slot
+            (self._handles[int(slots.did[slot])], int(slots.memory[slot]), int(slots.extent[slot]))
+            for slot in self.slots_of_outputs
+        ]
         self._outputs = [
             (self.slots_of_outputs.index(slot), self._graph.entry_type(int(eid)), plan.layout(int(eid)))
             for slot, eid in zip(found, self._graph.outputs, strict=True)
@@ -89,24 +90,24 @@ class HandleSubmitter:
         self._flying: deque[Any] = deque()
 
     def submit(self, values: Sequence[Any]) -> list[Tensor]:
-        """Queue a run and return its outputs at once. ``values`` of the given inputs: tensors in the plan's
-        layout on its device are read where they are, others and arrays are copied. A failure is told to
-        the readers of an output."""
+        """Queue a run and return its outputs at once. ``values``: values of the ``given`` inputs, in their
+        order. Tensors on the plan's device and in its layout are read in place; other tensors, and arrays,
+        are copied. If the run fails, readers of an output get the error."""
         self.wait_for_turn()
         return evicting(lambda: self._submitted(values), lambda: self._needs(values))
 
     def _needs(self, values: Sequence[Any]) -> Iterator[Need]:
-        """What a run takes of L1."""
+        """The L1 memory that a run needs on each device."""
         return of_submission(self._bound.program, self._handles, dict(zip(self._given, values, strict=True)))
 
     def _submitted(self, values: Sequence[Any]) -> list[Tensor]:
         slots = ffi.new("gr_buffer *[]", self._slots.count)
         ffi.memmove(slots, self._defaults, self._size)
-        kept = []  # what slots point to, until it is submitted
+        kept = []  # keeps the buffers alive until the submission
         for (slot, eid, spec, on_host), value in zip(self._inputs, values, strict=True):
             buffer: Any = None
             there = None
-            if value.__class__ is Tensor:  # the spec after the owner: other threads may evict it meanwhile
+            if value.__class__ is Tensor:  # read the owner first: another thread may evict the tensor
                 buffer, there = value._owner, value.spec
             fits = buffer.__class__ is Buffer and there is spec
             if not fits or (on_host and buffer.addr % ALIGNMENT):
@@ -117,7 +118,7 @@ class HandleSubmitter:
         return self.adopt(run, [slots[slot] for slot in self.slots_of_outputs])
 
     def adopt(self, run: Any, pointers: Sequence[Any]) -> list[Tensor]:
-        """The outputs of a run that was queued, a ``gr_run *``, over the ``gr_buffer *`` of
+        """The outputs of a queued run ``gr_run *``, made over ``pointers``, the ``gr_buffer *`` of
         ``slots_of_outputs``."""
         self._flying.append(ffi.gc(run, lib.gr_run_release))
         buffers = [
@@ -132,9 +133,10 @@ class HandleSubmitter:
     def in_cpp(
         self, given: Sequence[tuple[int, Any]], forms: Sequence[Form], adopt: Callable[[Any, Any], Any]
     ) -> Any:
-        """A function of all arguments that submits them, native/torch/programs.h, where calls go by C++; None
-        where they do not, or an input or output is on the host. ``given``: for each input, the number of its
-        argument and its dtype of torch's; ``forms`` of the outputs; ``adopt`` as ours, to Stores."""
+        """A function of native/torch/programs.h that takes all arguments of a call and submits a run. None if
+        C++ is not in use, if an input is on the host, or if two outputs share a slot. ``given``: for each
+        input, the number of its argument and its torch dtype; ``forms``: the Form of each output; ``adopt``:
+        function that does the work of the method ``adopt`` but returns Stores."""
         slots = self.slots_of_outputs
         if any(on_host for *_, on_host in self._inputs) or len(slots) != len(self._outputs):
             return None
@@ -153,12 +155,12 @@ class HandleSubmitter:
         return made
 
     def wait_for_turn(self) -> None:
-        """Until few enough runs are queued for one more."""
+        """Wait until one more run may be in flight."""
         flying = self._flying
         while len(flying) >= _MOST_IN_FLIGHT:
             try:
                 run = flying.popleft()
-            except IndexError:  # another thread was faster
+            except IndexError:  # another thread took the last run
                 return
             if not lib.gr_run_done(run):
                 wait_in_slices(partial(lib.gr_run_wait, run), None, "a run")
@@ -166,31 +168,22 @@ class HandleSubmitter:
     # **************** inputs and outputs ****************
 
     def _input(self, eid: int) -> tuple[int, int, TensorSpec, bool]:
-        """(slot, entry, how a tensor is stored that is read where it is, whether on the host)."""
+        """(slot, entry, spec of a tensor that can be read in place, whether the entry is on the host)."""
         layout, device = self._plan.layout(eid), self._plan.devices[int(self._plan.entry_did()[eid])]
         spec = spec_of(device, self._graph.entry_type(eid), layout)
         return int(self._slots.slot[eid]), eid, spec, layout.memory == HOST
 
-    def _block(self, slot: int) -> tuple[DeviceHandle, int, int]:
-        """(device, memory, bytes) of a slot."""
-        slots = self._slots
-        return self._handles[int(slots.did[slot])], int(slots.memory[slot]), int(slots.extent[slot])
-
-    def _fresh(self, eid: int) -> Buffer:
-        handle = self._handles[int(self._plan.entry_did()[eid])]
-        return Buffer.alloc(handle, memory_of(self._plan, eid), extent_of(self._plan, eid), self._name)
-
     def _copied(self, eid: int, value: Any) -> Buffer:
-        """A tensor or an array in a new buffer, as an entry is stored."""
+        """A new buffer with the values of a tensor or an array, in the layout of an entry."""
         type_, layout = self._graph.entry_type(eid), self._plan.layout(eid)
+        handle = self._handles[int(self._plan.entry_did()[eid])]
+        memory, extent = memory_of(self._plan, eid), extent_of(self._plan, eid)
         free = isinstance(value, Tensor) and value.buffer is not None
         if not free and (isinstance(value, Tensor) or layout.memory == HOST):
-            handle = self._handles[int(self._plan.entry_did()[eid])]
-            memory, extent = memory_of(self._plan, eid), extent_of(self._plan, eid)
             return written(handle, memory, extent, type_, layout, value, self._name)
-        fresh = self._fresh(eid)
+        fresh = Buffer.alloc(handle, memory, extent, self._name)
         if free:
-            value = value.snapshot()  # of one time: other threads may evict it meanwhile
+            value = value.snapshot()  # a consistent copy: other threads may evict the tensor
             template.copy(value.buffer, value.layout, fresh, layout, type_)
         else:
             staged = stage(np.asarray(value), type_, self._name)

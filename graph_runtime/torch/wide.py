@@ -1,4 +1,4 @@
-"""64-bit integers, which a device keeps as words, as the int32 that it computes with, and back."""
+"""Conversion between 64-bit integers, which a device stores as words, and the int32 that it computes with."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from . import content
 from .counters import Unsupported, note_host
 from .store import Store, store_of
 
-__all__ = ["narrowed", "whole_numbers", "widened"]
-
 
 def narrowed(x: torch.Tensor) -> Tensor:
-    """64-bit integers as int32 on the device: their low words. Indices have no more."""
+    """64-bit integers as int32 on the device: the low words, which are all that indices need."""
     store = store_of(x)
     key = ("narrowed", x.shape, x.stride(), x.storage_offset())
     found = store.images.get(key)
@@ -42,15 +40,15 @@ def _low_words(x: torch.Tensor, store: Store) -> Tensor:
 
 
 def widened(values: Tensor) -> Tensor:
-    """int32 values as the words of 64-bit ones: the upper word is 0, or -1 below zero."""
+    """int32 values as the words of 64-bit integers; the upper word is 0, or -1 for negative values."""
     below = content.apply("subtract", (), values, content.apply("relu", (), values))
     high = content.apply("maximum", (), below, operands.on_device(-1, values.device, "int32"))
     return _joined(values, high)
 
 
 def whole_numbers(x: Tensor) -> Tensor:
-    """float32 values without their fraction as the words of 64-bit integers, exactly; what does not fit, or
-    is no number, is the least integer, as on the CPU."""
+    """float32 values, truncated, as the words of 64-bit integers; the conversion is exact. Values that do not
+    fit, and NaN, become the least integer, as on the CPU."""
 
     def number(value: float, dtype: str = "float32") -> Tensor:
         return operands.on_device(value, x.device, dtype)
@@ -60,7 +58,7 @@ def whole_numbers(x: Tensor) -> Tensor:
 
     fits = op("less", op("abs", x), number(2.0**63))
     x = op("where", fits, op("trunc", x), number(0.0))
-    # the nearest multiple of 2^32, so that what is left is exact
+    # high * 2^32 is the multiple of 2^32 nearest to x, so that low, the rest, is exact
     high = op("floor", op("add", op("multiply", x, number(2.0**-32)), number(0.5)))
     high = op("where", op("less", op("abs", x), number(2.0**31)), number(0.0), high)
     low = op("subtract", x, op("multiply", high, number(2.0**32)))
@@ -71,7 +69,7 @@ def whole_numbers(x: Tensor) -> Tensor:
 
 
 def _joined(low: Tensor, high: Tensor) -> Tensor:
-    """Words side by side: [..., 2 * n] of two [..., n]."""
+    """Low and high words side by side: [..., 2 * n] from two tensors [..., n]."""
     shape = (*low.type.shape, 1)
     pair = [content.apply("reshape", (("shape", shape),), word) for word in (low, high)]
     words = content.apply("concatenate", (("axis", len(shape) - 1),), *pair)

@@ -1,9 +1,12 @@
-"""What ttnn raises: RuntimeError in the form of its checks, and Unsupported for what is declined by name."""
+"""Errors of ttnn: RuntimeError with the text form of ttnn's checks, and Unsupported, which names what this
+package declines."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from ..base.errors import DeviceMemoryError, GraphRuntimeError, KernelError, UnsupportedOpError
 
@@ -11,12 +14,17 @@ _FULL = "Out of Memory:"
 
 
 class Unsupported(UnsupportedOpError):
-    """A function, argument or combination of types that this module declines; ``op`` is its name in ttnn.
-    It is no RuntimeError: what a test expects to be refused is never taken for what is not there."""
+    """A function, argument or combination of types that this package declines; ``op`` is the function's name
+    in ttnn. The class is no RuntimeError, so that a test which expects ttnn to refuse a call does not pass
+    because a function is missing.
+    """
+
+    def __init__(self, text: str, op: str = "", **fields: Any):
+        super().__init__(text, op=op or called(), **fields)
 
 
 def fatal(op: str, text: str) -> RuntimeError:
-    """The error of a failed check of ``op``, as ttnn words them: the check's place, then the message."""
+    """The error of a failed check of ``op``, in ttnn's form: the place of the check, then the message."""
     return RuntimeError(f"TT_FATAL @ {op}\ninfo:\n{text}")
 
 
@@ -26,11 +34,41 @@ def check(held: object, op: str, text: str) -> None:
         raise fatal(op, text)
 
 
+class _Call(threading.local):
+    name = "ttnn"
+
+
+_call = _Call()
+
+
+def called() -> str:
+    """The name of the ttnn function that this thread is running."""
+    return _call.name
+
+
+def failed(text: str) -> RuntimeError:
+    """The error of a failed check (``fatal``) of the function that this thread is running."""
+    return fatal(_call.name, text)
+
+
+def mistaken(text: str) -> TypeError:
+    """The TypeError of the function that this thread is running, for arguments that it does not take."""
+    return TypeError(f"{_call.name}(): incompatible function arguments: {text}")
+
+
+def expect(held: object, text: str) -> None:
+    """Raise ttnn's RuntimeError (``check``), for the function that this thread is running, unless
+    ``held``."""
+    if not held:
+        raise fatal(_call.name, text)
+
+
 @contextmanager
 def guarded(op: str, held: Callable[[str], str] | None = None) -> Iterator[None]:
-    """Errors of this package as ttnn's: bad input and memory that is full are RuntimeErrors; what has no
-    kernel stays Unsupported, under the name of the ttnn function. ``held``: what a text about full memory
-    ends with."""
+    """Turn errors of this package into ttnn's: bad input and full memory become RuntimeErrors; a missing
+    kernel becomes Unsupported, with the name of the ttnn function. ``held(text)`` gives words to add to the
+    text of an error about full memory. Inside of the block, called() is ``op``."""
+    outer, _call.name = _call.name, op
     try:
         yield
     except Unsupported:
@@ -46,7 +84,9 @@ def guarded(op: str, held: Callable[[str], str] | None = None) -> Iterator[None]
         raise
     except (OverflowError, MemoryError) as error:
         raise fatal(
-            op, f"{_FULL} Not enough space to allocate: sizes beyond this machine: {error}"
+            op, f"{_FULL} Not enough space to allocate: this machine has no room for the size: {error}"
         ) from error
     except GraphRuntimeError as error:
         raise fatal(op, str(error)) from error
+    finally:
+        _call.name = outer

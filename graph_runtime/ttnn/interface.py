@@ -1,6 +1,7 @@
-"""The names of ttnn's own interface: what ``import ttnn`` means here, and graph_runtime.compat.ttnn.
+"""The names of ttnn's interface, for ``import ttnn`` and graph_runtime.compat.ttnn.
 
-A module says in ``__all__`` which of its names are ttnn's; operations come by their names in the registry.
+``__all__`` of each module lists the names that belong to ttnn's interface; operations are found by name in
+the registry.
 """
 
 # ruff: noqa: F403
@@ -42,13 +43,12 @@ from .operations import (  # noqa: F401  (each makes its operations)
 from .operations.complex_tensors import ComplexTensor as ComplexTensor
 from .operations.declined import ABSENT, Absent, decline_the_rest
 from .operations.elementwise.activations import *
-from .operations.fallback import *
 from .operations.operation import REPORTERS
 from .operations.operation import Operation as Operation
 from .operations.operation import register_post_operation_hook as register_post_operation_hook
 from .operations.operation import register_pre_operation_hook as register_pre_operation_hook
 from .operations.operators import *
-from .operations.products.minimal import *
+from .operations.products.matmul import *
 from .programs.configs import *
 from .programs.windows import *
 from .registry import OPERATIONS
@@ -71,13 +71,13 @@ DEVICE_STORAGE_TYPE = StorageType.DEVICE
 
 
 def _compared(*call: Any) -> Any:
-    from .graphs.compared_calls import compared  # loaded when CONFIG asks for it
+    from .graphs.compared_calls import compared  # loaded if CONFIG asks for it
 
     return compared(*call)
 
 
 def _logged(*call: Any) -> Any:
-    from .graphs.logged_calls import logged  # it brings a database along
+    from .graphs.logged_calls import logged  # imported here, for it loads sqlite3
 
     return logged(*call)
 
@@ -106,7 +106,7 @@ def __getattr__(name: str) -> Any:
 
 
 def install() -> None:
-    """Let ``import ttnn`` mean this module from now on. Raises RuntimeError where another is loaded."""
+    """Let ``import ttnn`` import this module from now on. Raises RuntimeError if another ttnn is loaded."""
     submodules.install(sys.modules[__name__])
 
 
@@ -119,7 +119,7 @@ _NAMES = {
     and name not in _OURS
     and (name in SUBMODULES or not isinstance(value, ModuleType))
 }
-__path__: list[str] = []  # a package without files of its own: ttnn.NAME is among SUBMODULES
+__path__: list[str] = []  # this package has no files of its own: ttnn.NAME is in SUBMODULES
 __all__ = sorted({*_NAMES, *_ALIASES, *(name for name in OPERATIONS if "." not in name)})
 
 

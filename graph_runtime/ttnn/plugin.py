@@ -1,5 +1,5 @@
-"""The pytest plugin: fixtures of tt-metal's conftest for one device, and reports that tell what is declined
-by name (skipped, with the name) from what is wrong (failed)."""
+"""The pytest plugin: fixtures of tt-metal's conftest for one device, and reports. A test of a declined
+function is reported as skipped, with the function's name; a wrong result fails."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pytest_configure(config: Any) -> None:
 
 
 def pytest_make_parametrize_id(config: Any, val: Any, argname: str) -> str | None:
-    """Names of operations and modules in the names of tests, as tt-metal's."""
+    """Names of operations and modules in the names of tests, as tt-metal writes them."""
     if isinstance(val, ModuleType):
         val = val.__name__
     elif hasattr(val, "python_fully_qualified_name"):
@@ -41,7 +41,7 @@ def pytest_make_parametrize_id(config: Any, val: Any, argname: str) -> str | Non
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
-    """What tt-metal's own conftest leaves out."""
+    """Skip the tests that tt-metal's own conftest skips."""
     grid = ttnn.open_device(device_id=0).core_grid
     for item in items:
         if "requires_fast_runtime_mode_off" in item.keywords and ttnn.CONFIG.enable_fast_runtime_mode:
@@ -55,7 +55,8 @@ def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
 
 
 def _declined(error: BaseException) -> Unsupported | None:
-    """The Unsupported that an error is or was raised about. Causes and contexts may lead in a ring."""
+    """The Unsupported that ``error`` is, or that caused it; None if there is no Unsupported. Causes and
+    contexts of errors may form a ring."""
     seen: set[int] = set()
     at: BaseException | None = error
     while at is not None and id(at) not in seen:
@@ -68,7 +69,8 @@ def _declined(error: BaseException) -> Unsupported | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: Any, call: Any) -> Any:
-    """What is declined by name is skipped, with the name: it is neither passed nor wrong."""
+    """A test of a declined function is reported as skipped, with the function's name, because the test
+    neither passed nor failed."""
     report = yield
     error = None if call.excinfo is None else _declined(call.excinfo.value)
     if error is not None:
@@ -80,7 +82,7 @@ def pytest_runtest_makereport(item: Any, call: Any) -> Any:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: Any) -> Any:
-    """A file that reaches for what is declined while it is imported is skipped, with the name."""
+    """A file whose import uses a declined function is reported as skipped, with the function's name."""
     report = yield
     call = getattr(report, "call", None)
     error = None if call is None or call.excinfo is None else _declined(call.excinfo.value)
@@ -108,7 +110,8 @@ def _opened(params: Any) -> Any:
 
 
 class CacheEntriesCounter:
-    """How many programs calls added to the device's cache: measure() for a with block, ``total`` of all."""
+    """The number of ttnn programs that calls added to the device's cache: measure() counts the ttnn programs
+    of a with block, ``total`` is the sum over all blocks."""
 
     def __init__(self, device: Any):
         self.device, self.total = device, 0
@@ -133,19 +136,19 @@ class CacheEntriesCounter:
 
 @pytest.fixture
 def device(request: Any, device_params: Any) -> Any:
-    """A device, opened for the test with what the mark use_module_device or device_params says."""
+    """A device, opened for the test with the parameters of the mark use_module_device or of device_params."""
     mark = request.node.get_closest_marker("use_module_device")
     said = {} if mark is None else (mark.args[0] if mark.args else mark.kwargs.get("device_params", {}))
     opened = _opened({**said, **dict(device_params or {})})
     yield opened
-    while ttnn.graph.is_graph_capture_active():  # of a test that ended inside of it
+    while ttnn.graph.is_graph_capture_active():  # a test that ended inside of a capture left the capture open
         ttnn.graph.end_graph_capture()
     ttnn.close_device(opened)
 
 
 @pytest.fixture
 def mesh_device(request: Any, device_params: Any) -> Any:
-    """A mesh of one device; a test that asks for more is skipped."""
+    """A mesh of one device; a test that asks for a larger mesh is skipped."""
     wanted = getattr(request, "param", 1)
     count = wanted if isinstance(wanted, int) else wanted[0] * wanted[1]
     if count > 1:
@@ -157,7 +160,7 @@ def mesh_device(request: Any, device_params: Any) -> Any:
 
 @pytest.fixture
 def reset_seeds() -> None:
-    """The seeds that tt-metal's tests begin with."""
+    """Set the seeds with which tt-metal's tests begin."""
     import numpy as np
     import torch
 
@@ -168,12 +171,12 @@ def reset_seeds() -> None:
 
 @pytest.fixture
 def function_level_defaults(reset_seeds: None) -> None:
-    """An older name."""
+    """An older name of reset_seeds."""
 
 
 @pytest.fixture
 def use_program_cache() -> None:
-    """Programs are always kept."""
+    """No effect: ttnn programs are always kept."""
 
 
 @pytest.fixture
@@ -194,4 +197,4 @@ def silicon_arch_wormhole_b0(silicon_arch_name: str) -> str:
 
 
 pytest_plugins = ("graph_runtime.ttnn.runner.meshes",)
-install()  # conftests and tests import ttnn
+install()  # conftests and tests import ttnn before any fixture runs

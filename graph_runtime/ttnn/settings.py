@@ -1,4 +1,4 @@
-"""ttnn.CONFIG and what reads and changes it."""
+"""ttnn.CONFIG, and functions that read and change it."""
 
 from __future__ import annotations
 
@@ -41,18 +41,19 @@ class _Fields:
 
 
 class Config(_Fields):
-    """The settings of ttnn; Config(other) is a copy. enable_logging and enable_comparison_mode act outside of
-    fast runtime mode (logged_calls.py, compared_calls.py), enable_model_cache in model_preprocessing;
-    throw_exception_on_fallback has nothing to act on, for no operation falls back. ``numerics`` is this
-    package's: "ttnn" has functions computed as the kernels of a card do (docs/numerics.md), "" right to the
-    last place."""
+    """The settings of ttnn; Config(other) is a copy. enable_logging and enable_comparison_mode take effect
+    outside of fast runtime mode (logged_calls.py, compared_calls.py), enable_model_cache in
+    model_preprocessing; throw_exception_on_fallback has no effect, for no operation falls back. ``numerics``
+    is a field of this package only: "ttnn" makes functions compute as the kernels of a card do
+    (docs/numerics.md), "" makes them compute in float32 and round once at the end.
+    """
 
     def __init__(self, other: Config | None = None, **given: Any):
         super().__init__(**({} if other is None else vars(other)), **given)
 
     @property
     def report_path(self) -> Any:
-        """Where reports of report_name lie, the same in each process; None without one."""
+        """The folder of the reports named report_name, the same in each process; None without report_name."""
         if self.report_name is None:
             return None
         number = int.from_bytes(hashlib.sha256(str(self.report_name).encode()).digest()[:8], "big")
@@ -63,7 +64,7 @@ SETTINGS = Config()
 
 
 def set_one(name: str, value: Any) -> None:
-    """Raises ValueError for a name that is no setting."""
+    """Set the field ``name`` of CONFIG. Raises ValueError for an unknown name."""
     if name not in {f.name for f in fields(_Fields)}:
         raise ValueError(f"Unknown configuration key: {name}")
     setattr(SETTINGS, name, value)
@@ -71,7 +72,7 @@ def set_one(name: str, value: Any) -> None:
 
 @contextmanager
 def manage_config(name: str, value: Any) -> Iterator[None]:
-    """A setting for a with block."""
+    """Set a field of CONFIG for a with block."""
     before = getattr(SETTINGS, name)
     set_one(name, value)
     try:

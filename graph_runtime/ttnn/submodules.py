@@ -1,4 +1,5 @@
-"""The submodules of ttnn that programs import by name, made of what is here; and ``install``."""
+"""The submodules of ttnn that scripts import by name, made from the modules of this package; and
+``install``."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from .programs import windows
 from .registry import OPERATIONS
 
 _BY_KIND = "binary binary_backward creation data_movement matmul normalization reduction ternary unary"
-# ttnn.graph's records of Python's own calls
+# names of ttnn.graph that record Python's own calls
 _RECORDS = (
     "enable_python_stack_traces disable_python_stack_traces is_python_stack_trace_enabled "
     "record_python_operation store_captured_graph store_output_tensor_ids _safe_arg_str"
@@ -35,7 +36,7 @@ def _module(name: str, doc: str, **content: Any) -> ModuleType:
 
 
 class _Later(ModuleType):
-    """A submodule whose content is loaded when a name of it is first asked for."""
+    """A submodule that loads its content when one of its names is first asked for."""
 
     def __init__(self, name: str, doc: str, load: Callable[[], dict[str, Any]]):
         super().__init__(f"ttnn.{name}", doc)
@@ -65,32 +66,28 @@ def _public(*modules: ModuleType) -> dict[str, Any]:
 
 
 def submodules() -> dict[str, ModuleType]:
-    """Name below "ttnn." -> module."""
+    """{name after "ttnn.": module}."""
     made = {group: _module(group, f"ttnn.{group}") for group in _GROUPS}
     for name, function in OPERATIONS.items():
         group, _, last = name.rpartition(".")
         if group in made:
             setattr(made[group], last, function)
-    for name in ("deepseek", "deepseek_prefill"):  # modules of kernels of one model's
+    for name in ("deepseek", "deepseek_prefill"):  # kernels of one model
         setattr(made["experimental"], name, Absent(f"ttnn.experimental.{name}"))
     made["types"] = _module("types", "value classes", **_public(values, cores, configs, program_configs))
     memory_reports = {f"{what}MemoryReports": lambda *_: None for what in ("Enable", "Disable")}
     named = _public(mesh_device, opening, chips, memory_views) | memory_reports
     named |= {"DeallocateBuffers": _deallocate, "Device": mesh_device.MeshDevice}
     made["device"] = _module("device", "devices", **named)
-    made["cluster"] = _module(
-        "cluster",
-        "which machine this is",
-        ClusterType=chips.ClusterType,
-        get_cluster_type=lambda: chips.ClusterType.N150,
-    )
+    kinds = {"ClusterType": chips.ClusterType, "get_cluster_type": lambda: chips.ClusterType.N150}
+    made["cluster"] = _module("cluster", "the kind of this machine", **kinds)
     made["distributed"] = _module("distributed", "meshes", get_num_pcie_devices=opening.get_num_devices)
     made["core"] = _module("core", "helpers", divup=lambda a, b: -(-a // b), **_public(configs))
     return made | _tools() | _extension() | _operations()
 
 
 def _deallocate(device: mesh_device.MeshDevice) -> None:
-    """Let go of the memory of all tensors on a device."""
+    """Free the memory of all tensors on a device."""
     for found in list(device.tensors.values()):
         found.deallocate(True)
 
@@ -102,7 +99,7 @@ def _database() -> dict[str, Any]:
     return {**paths, **rows, "SQLITE_CONNECTION": None}
 
 
-# ttnn.database's classes of rows -> the columns that they are made of
+# class of ttnn.database -> columns of its rows
 _ROWS = {
     "Operation": "operation_id name duration",
     "Buffer": "operation_id device_id address max_size_per_bank buffer_type buffer_layout",
@@ -116,16 +113,16 @@ _ROWS = {
 }
 
 
-_PARTS = "core fabric multi_device operations tensor"  # of ttnn's extension module, which nothing here has
+_PARTS = "core fabric multi_device operations tensor"  # parts of ttnn's extension module that are absent here
 
 
 def _extension() -> dict[str, ModuleType]:
-    kept = _module("_ttnn.reports", "what lies where", get_buffer_pages=pages.get_buffer_pages)
+    kept = _module("_ttnn.reports", "places of tensors in memory", get_buffer_pages=pages.get_buffer_pages)
     operations = _module("_ttnn.deprecated.operations", "older functions: none are served")
     deprecated = _module("_ttnn.deprecated", "older names", operations=operations)
     parts: dict[str, Any] = {name: Absent(f"ttnn._ttnn.{name}") for name in _PARTS.split()}
     parts |= {"reports": kept, "deprecated": deprecated}
-    whole = _module("_ttnn", "what the extension module has besides", **parts)
+    whole = _module("_ttnn", "the rest of the extension module", **parts)
     return {"_ttnn": whole, "_ttnn.deprecated": deprecated, "_ttnn.reports": kept}
 
 
@@ -139,7 +136,7 @@ def _operations() -> dict[str, ModuleType]:
         f"operations.{kind}": _module(f"operations.{kind}", "operations", **named)
         for kind in _BY_KIND.split()
     }
-    named["__path__"] = []  # a package
+    named["__path__"] = []  # an attribute that makes the module a package
     return kinds | {
         "operations": _module("operations", "the operations", **named, pool=pool, moreh=older),
         "operations.pool": pool,
@@ -154,17 +151,14 @@ def _operations() -> dict[str, ModuleType]:
 
 
 def _golden_pools() -> dict[str, Any]:
-    names = "avg_pool2d global_avg_pool2d adaptive_avg_pool2d adaptive_max_pool2d upsample".split()
+    names = "avg_pool2d global_avg_pool2d adaptive_avg_pool2d adaptive_max_pool2d upsample rotate".split()
     made = {f"golden_{name}": golden_of(name) for name in names}
-    return made | {
-        "golden_maxpool2d": golden_of("max_pool2d"),
-        "golden_grid_sample": _declined("operations.pool.golden_grid_sample"),
-        "golden_rotate": golden_of("rotate"),
-    }
+    declined = _declined("operations.pool.golden_grid_sample")
+    return made | {"golden_maxpool2d": golden_of("max_pool2d"), "golden_grid_sample": declined}
 
 
 def _tools() -> dict[str, ModuleType]:
-    """What looks at calls: the tracer, under its two names, captured graphs, reports."""
+    """Tools that observe calls: the tracer (under two names), captured graphs, reports."""
     loads = {
         "tracer": ("what torch and ttnn compute", _tracer),
         "torch_tracer": ("what torch and ttnn compute", _tracer),
@@ -204,15 +198,13 @@ def _graph() -> dict[str, Any]:
 def _graph_text() -> dict[str, Any]:
     from .graphs import text
 
-    return {
-        "GraphTracerUtils": type(
-            "GraphTracerUtils", (), {"serialize_graph": staticmethod(text.serialize_graph)}
-        )
-    }
+    methods = {"serialize_graph": staticmethod(text.serialize_graph)}
+    return {"GraphTracerUtils": type("GraphTracerUtils", (), methods)}
 
 
 def install(package: ModuleType) -> None:
-    """Let ``import ttnn`` and ``import ttnn.types`` mean this package, unless a real ttnn was imported."""
+    """Let ``import ttnn``, ``import ttnn.types`` and the other submodules find this package, unless a real
+    ttnn was imported."""
     found = sys.modules.get("ttnn")
     if found is not None and found is not package:
         raise RuntimeError("another ttnn has been imported already")

@@ -1,5 +1,5 @@
-"""What people look at. Makes values and text, prints nothing.
+"""Reports, profiles, traces and pages that people read. The folder makes values and text, and prints nothing.
 
-report and placement are tables of a plan, dot its graph, profile a table of times. Timelines come from
-simulation/ or measured; trace draws them for Perfetto, page as one HTML page made of memory, grid and svg.
+report and placement make tables of a plan, dot its graph, profile a table of times. Timelines come from
+simulation/ or from measured; trace writes them for Perfetto, page/ as part of one HTML page.
 """

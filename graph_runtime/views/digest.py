@@ -1,8 +1,8 @@
-"""A plan in one screen: devices, ops, copies, the peak of each memory, what fills it, and why nodes are where
-they are. What `plan` shows of a large model, and what a notebook shows of any.
+"""A plan in one screen: devices, ops, copies, the peak of each memory, the values that fill it, and the
+reasons for the devices of nodes. `plan` prints it for a large model, a notebook for every plan.
 
-    digest(plan) -> {"devices", "ops", "copies", "memories", "largest", "causes"}, rows of each
-    digest_text(plan, width) -> the same as tables
+    digest(plan) -> {"devices", "ops", "copies", "memories", "largest", "causes"}: lists of rows
+    digest_text(plan, width) -> the same rows, as text tables
 """
 
 from __future__ import annotations
@@ -14,14 +14,11 @@ from typing import Any
 import numpy as np
 
 from ..ir.graph import COPY
-from ..plan.columns import func_mask
-from ..plan.lifetimes import find_values
+from ..plan.columns import find_values, func_mask
 from ..plan.types import Plan
 from . import report
 
-__all__ = ["MOST_NODES", "TITLES", "digest", "digest_text"]
-
-MOST_NODES = 80  # of a plan whose whole tables are read rather than skipped
+MOST_NODES = 80  # most nodes of a plan that `plan` prints in full, not as a digest
 _TOP, _TOP_CAUSES = 10, 3
 Row = dict[str, Any]
 # part -> (title, columns)
@@ -45,7 +42,7 @@ TITLES: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def digest(plan: Plan) -> dict[str, list[Row]]:
-    """Rows of each part of TITLES."""
+    """{part: its rows}. The parts are the keys of TITLES."""
     peaks = [_peak(plan, did, index) for (did, index), peak in sorted(plan.peak.items()) if peak]
     return {
         "devices": _devices(plan),
@@ -58,7 +55,7 @@ def digest(plan: Plan) -> dict[str, list[Row]]:
 
 
 def digest_text(plan: Plan, width: int | None = None) -> str:
-    """Its tables, those with rows, each under its title."""
+    """The digest as text: each table that has rows, under its title."""
     graph = plan.graph
     calls = int((graph.func_id >= 0).sum())
     parts = [
@@ -73,18 +70,16 @@ def digest_text(plan: Plan, width: int | None = None) -> str:
 
 
 def _devices(plan: Plan) -> list[Row]:
-    moved, rows = _copies(plan), []
-    for did, device in enumerate(map(str, plan.devices)):
-        mine = [row for row in moved if row["to"] == device]
-        rows.append(
-            {
-                "device": device,
-                "nodes": int(((plan.did == did) & (plan.graph.func_id >= 0)).sum()),
-                "copies_in": sum(row["copies"] for row in mine),
-                "bytes_in": sum(row["bytes"] for row in mine),
-            }
-        )
-    return rows
+    moved = _copies(plan)
+    return [
+        {
+            "device": device,
+            "nodes": int(((plan.did == did) & (plan.graph.func_id >= 0)).sum()),
+            "copies_in": sum(row["copies"] for row in moved if row["to"] == device),
+            "bytes_in": sum(row["bytes"] for row in moved if row["to"] == device),
+        }
+        for did, device in enumerate(map(str, plan.devices))
+    ]
 
 
 def _ops(plan: Plan) -> list[Row]:
@@ -104,7 +99,8 @@ def _ops(plan: Plan) -> list[Row]:
 
 
 def _copies(plan: Plan) -> list[Row]:
-    """A row a way, the most bytes first; ``of_inputs``: how many run when an input is set only."""
+    """One row per pair of devices, most bytes first; The column ``of_inputs`` is the number of copies that
+    run only when an input is set."""
     ways: dict[tuple[str, str], Row] = {}
     for copy in report.copies(plan):
         way = copy["from"], copy["to"]
@@ -116,7 +112,8 @@ def _copies(plan: Plan) -> list[Row]:
 
 
 def _peak(plan: Plan, did: int, index: int) -> tuple[Row, list[Row]]:
-    """The row of a memory, and rows of what is alive where most of it is taken."""
+    """(row of the memory ``index`` of device ``did``, rows of the values that are alive at that memory's
+    peak)."""
     values, storage = find_values(plan.graph, plan.at_input), plan.storage
     firsts = values.firsts
     sids = plan.sid[firsts]
@@ -158,7 +155,8 @@ def _peak(plan: Plan, did: int, index: int) -> tuple[Row, list[Row]]:
 
 
 def _ends(sids: np.ndarray, born: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """int64: ``end``, but for a value that another is written over before it is over: where that is born."""
+    """int64 [values]: node of the last use of each value. A value whose storage another value overwrites ends
+    no later than that value is made."""
     order = np.lexsort((born, sids))
     same = sids[order[1:]] == sids[order[:-1]]
     found = end.copy()

@@ -1,4 +1,5 @@
-"""A plan as a Graphviz file: a cluster a device, copies as red diamonds with their bytes. Netron opens it.
+"""A plan as a Graphviz file: one cluster per device, and copies as red diamonds with their bytes. Netron
+opens it.
 
 dot -Tsvg plan.dot -o plan.svg
 """
@@ -12,14 +13,12 @@ import numpy as np
 from ..ir.graph import COPY
 from ..plan.types import Plan
 
-__all__ = ["dot_text"]
-
-_MOST = 2000  # nodes that a picture can show
+_MOST = 2000  # most nodes that a picture can show
 
 
 def dot_text(plan: Plan) -> str:
-    """The text of the file. Of a graph with more nodes than anybody could look at, nodes that stand one
-    behind the other on a device are drawn as one."""
+    """The text of a plan's Graphviz file. If there are more than _MOST nodes, each chain of nodes on one
+    device is drawn as one node."""
     graph = plan.graph
     calls = np.flatnonzero(graph.func_id >= 0).tolist()
     group = _groups(plan, calls) if len(calls) > _MOST else {nid: nid for nid in calls}
@@ -40,7 +39,8 @@ def dot_text(plan: Plan) -> str:
 
 
 def _groups(plan: Plan, calls: list[int]) -> dict[int, int]:
-    """{nid: the first node of its run of calls on one device, copies apart}."""
+    """{nid: first nid of its chain}. A chain is a stretch of calls on one device. Each copy is a chain of its
+    own."""
     found, first = {}, -1
     for nid in calls:
         if first < 0 or plan.did[nid] != plan.did[first] or _is_copy(plan, nid) or _is_copy(plan, first):
@@ -64,7 +64,8 @@ def _node(plan: Plan, first: int, nids: list[int]) -> str:
 
 
 def _edges(plan: Plan, calls: list[int], group: dict[int, int]) -> list[str]:
-    """One line for each pair of nodes of which one reads the other; inputs of the graph are not drawn."""
+    """One line of the file for each pair of chains of which one reads a value of the other. Inputs of the
+    graph are not drawn."""
     graph = plan.graph
     seen: dict[Any, Any] = {}
     maker = graph.entry_nid

@@ -1,5 +1,5 @@
-"""How exact ops and models are, as text and as one HTML page. All take the values that as_dict() of
-testing's Sweep, InPrecision and Found made, and print nothing."""
+"""Errors of ops and models, as text and as one HTML page. Functions take the dicts that as_dict() of Sweep,
+InPrecision or Found returns, and print nothing."""
 
 from __future__ import annotations
 
@@ -11,34 +11,23 @@ from typing import Any
 from .report import table
 from .svg import Svg, html_table, paint, section
 
-__all__ = ["accuracy_page", "found_text", "models_text", "sweeps_text"]
-
 Row = Mapping[str, Any]
-_SWEEP = (
-    "op",
-    "precision",
-    "points",
-    "exact",
-    "max_ulp",
-    "mean_ulp",
-    "p99_ulp",
-    "defects",
-    "unflushed",
-    "outside",
-    "usable_to",
-    "worst",
+_SWEEP = tuple(
+    "op precision points exact max_ulp mean_ulp p99_ulp defects unflushed outside usable_to worst".split()
 )
+_CHOICE = ("node", "op", "choice", "us saved alone", "nmse alone")
 _NODE = ("correlation", "cosine", "max_ulp", "p99_ulp", "nmse", "max_abs")
+_OUTPUT = ("precision", "output", *_NODE, "us", "worst")
 _STYLE = """body{font:13px/1.45 system-ui,sans-serif;margin:1.5em;color:#222}h1{font-size:1.3em}
 summary{font-size:1.1em;font-weight:600;cursor:pointer;margin:.8em 0 .4em}table{border-collapse:collapse}
 th,td{padding:.15em .6em;border-bottom:1px solid #e4e4e4;text-align:left;vertical-align:top}
 .n{text-align:right;font-variant-numeric:tabular-nums}svg text{font:11px system-ui,sans-serif}"""
 _WIDTH, _HEIGHT, _LEFT = 900, 260, 60
-_LEAST = 1e-9  # 1 - PCC that is drawn at the bottom
+_LEAST = 1e-9  # least 1 - PCC that the axis shows; smaller values are drawn at this place
 
 
 def sweeps_text(sweeps: Sequence[Row], width: int | None = None) -> str:
-    """A row a sweep."""
+    """A table with one row per sweep."""
     return table(_sweep_rows(sweeps), _SWEEP, width)
 
 
@@ -56,7 +45,7 @@ def _sweep_rows(sweeps: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _element(one: Row) -> str:
-    """An element as inputs or index, and what came of it."""
+    """One element as text: first its inputs or its index, then its value."""
     at = " ".join(_number(x) for x in one["at"])
     return f"{at}: {_number(one['got'])}, not {_number(one['wanted'])}"
 
@@ -66,11 +55,10 @@ def _number(x: Any) -> str:
 
 
 def models_text(models: Sequence[Row], width: int | None = None) -> str:
-    """A table of the outputs in all precisions, then one of the nodes: PCC alone and added up, beside each
-    other."""
-    return table(_output_rows(models), ("precision", "output", *_NODE, "us", "worst"), width) + (
-        "\n\n" + table(*_node_table(models), width) if models[0]["alone"] else ""
-    )
+    """A table of the outputs in all precisions, then a table of the nodes: the PCC of each node run alone,
+    and with the errors of earlier nodes accumulated."""
+    nodes = "\n\n" + table(*_node_table(models), width) if models[0]["alone"] else ""
+    return table(_output_rows(models), _OUTPUT, width) + nodes
 
 
 def _output_rows(models: Sequence[Row]) -> list[dict[str, Any]]:
@@ -96,7 +84,8 @@ def _measures(row: Row) -> dict[str, str]:
 
 
 def _node_table(models: Sequence[Row]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-    """A row a node of the first precision, with PCC in each; blank where another's rewrites left it out."""
+    """(rows, columns). There is one row per node of the first precision, with the node's PCC in every
+    precision; a cell is blank if the rewrites for that precision removed the node."""
     columns, rows = ["node", "op", "device"], []
     found = [
         {part: {r["name"]: r for r in model[part]} for part in ("alone", "accumulated")} for model in models
@@ -121,7 +110,7 @@ def _pcc(row: Row | None) -> str:
 
 
 def found_text(found: Row, width: int | None = None) -> str:
-    """What a search found, a row a node."""
+    """The result of a search, one row per node."""
     head = (
         f"{found['measure']} {found['value_before']:.6f} as given, {found['value']:.6f} with "
         f"{len(found['chosen'])} nodes coarser; asked for {found['limit']:g}\n"
@@ -129,9 +118,6 @@ def found_text(found: Row, width: int | None = None) -> str:
         f"then: {found['saved']:.1%} less, by simulation; {found['runs']} runs of the whole model\n"
     )
     return head + ("\n" + table(_choice_rows(found["chosen"]), _CHOICE, width) if found["chosen"] else "")
-
-
-_CHOICE = ("node", "op", "choice", "us saved alone", "nmse alone")
 
 
 def _choice_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -151,7 +137,8 @@ def _choice_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def accuracy_page(document: Row, title: str, command: str = "") -> str:
-    """One HTML file without scripts, fonts or addresses. ``document``: what `accuracy --json` prints."""
+    """The page: one HTML file without scripts, fonts or links to other files. ``document``: what `accuracy
+    --json` prints."""
     parts = [section("Command", f"<p>{escape(command)}</p>")] if command else []
     if missed := document.get("missed"):
         parts.append(section("Missed thresholds", "".join(f"<p>{escape(text)}</p>" for text in missed)))
@@ -163,11 +150,7 @@ def accuracy_page(document: Row, title: str, command: str = "") -> str:
             section("Worst inputs", html_table(*_worst_inputs(sweeps)), open=False),
         ]
     if models := document.get("precisions"):
-        parts.append(
-            section(
-                "Outputs", html_table(_output_rows(models), ("precision", "output", *_NODE, "us", "worst"))
-            )
-        )
+        parts.append(section("Outputs", html_table(_output_rows(models), _OUTPUT)))
         for part, title_of in (("accumulated", "errors added up"), ("alone", "each node alone")):
             parts.append(section(f"1 - PCC along the nodes, {title_of}", _curves(models, part)))
         parts += [
@@ -184,21 +167,16 @@ def accuracy_page(document: Row, title: str, command: str = "") -> str:
 
 
 def _histograms(sweeps: Sequence[Row]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-    bins = tuple(sweeps[0]["histogram"])
-    return [{"op": s["op"], "precision": s["precision"], **s["histogram"]} for s in sweeps], (
-        "op",
-        "precision",
-        *bins,
-    )
+    rows = [{"op": s["op"], "precision": s["precision"], **s["histogram"]} for s in sweeps]
+    return rows, tuple(rows[0])
 
 
 def _specials(sweeps: Sequence[Row]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-    names = tuple(sweeps[0]["specials"])
     rows = [
         {"op": s["op"], "precision": s["precision"], **{n: _number(x) for n, x in s["specials"].items()}}
         for s in sweeps
     ]
-    return rows, ("op", "precision", *names)
+    return rows, tuple(rows[0])
 
 
 def _worst_inputs(sweeps: Sequence[Row]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
@@ -232,7 +210,8 @@ def _all_measures(model: Row) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
 
 
 def _curves(models: Sequence[Row], part: str) -> str:
-    """1 - PCC of each node in the graph's order, a line a precision, on a logarithmic scale."""
+    """A drawing with one line per precision: 1 - PCC of each node, in the graph's order, on a logarithmic
+    scale."""
     drawing, decades = Svg(_LEFT + _WIDTH + 160, _HEIGHT + 10), round(-math.log10(_LEAST))
     for decade in range(decades + 1):
         y = _HEIGHT * decade / decades + 5
@@ -240,21 +219,10 @@ def _curves(models: Sequence[Row], part: str) -> str:
         drawing.text(_LEFT - 6, y + 4, "1" if not decade else f"1e-{decade}", "end")
     for at, model in enumerate(models):
         rows = model[part]
-        drawing.path(
-            (
-                (
-                    _LEFT + _WIDTH * i / max(len(rows) - 1, 1),
-                    5 + _HEIGHT * _depth(row["correlation"]) / decades,
-                )
-                for i, row in enumerate(rows)
-            ),
-            paint(at),
-        )
+        across = _WIDTH / max(len(rows) - 1, 1)
+        depths = [-math.log10(min(max(1 - row["correlation"], _LEAST), 1.0)) for row in rows]
+        points = [(_LEFT + across * i, 5 + _HEIGHT * depth / decades) for i, depth in enumerate(depths)]
+        drawing.path(points, paint(at))
         drawing.rect(_LEFT + _WIDTH + 12, 8 + 18 * at, 10, 10, paint(at))
         drawing.text(_LEFT + _WIDTH + 28, 17 + 18 * at, model["precision"])
     return str(drawing)
-
-
-def _depth(correlation: float) -> float:
-    """Decades below 1 of 1 - PCC."""
-    return -math.log10(min(max(1 - correlation, _LEAST), 1.0))

@@ -1,4 +1,4 @@
-"""What this installation can do here, and what it lacks: compiler, instruction set, cores, cache, packages.
+"""The state of this installation, and what it lacks: compiler, instruction set, cores, cache, packages.
 
 examine() -> [Finding]        what `graph-runtime doctor` shows
 """
@@ -17,25 +17,24 @@ from importlib import metadata
 
 import numpy as np
 
+from ..base.absent import installing, requirements
 from ..base.config import get as setting
 from ..base.errors import CompileError, GraphRuntimeError
 from ..base.machine import isa
 from ..ir.builder import GraphBuilder
 
-__all__ = ["ABSENT", "BROKEN", "OK", "Finding", "examine"]
-
 OK, ABSENT, BROKEN = "ok", "absent", "broken"
 _DISTRIBUTION = "graph-runtime"
-_OF_DEVELOPERS = ("test", "docs")  # extras
-_LEAST_FREE_MB = 256  # of the cache's disk: a large model's kernels take some 10 MiB, and a link as much
-_NAMED = re.compile(r"^([A-Za-z0-9._-]+)[^;]*(?:;.*extra *== *['\"]([^'\"]+)['\"])?")
+_OF_DEVELOPERS = ("test", "docs")  # names of extras that only developers need
+_LEAST_FREE_MB = 256  # MiB free on the cache's disk: kernels of a large model take 10, linking as much
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. ``state``: "ok"; "absent", where something works less without it;
-    "broken", where commands fail by their defaults. ``found`` is what is there, ``remedy`` what to do, ""
-    where all is well."""
+    """One checked item. ``state``: "ok"; "absent", if something works less without the item; "broken", if
+    commands fail with their default options. ``found``: the item's version or value; ``remedy``: what the
+    user can do, "" if nothing is needed.
+    """
 
     what: str
     state: str
@@ -44,15 +43,17 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Everything, in the order in which one thing needs the other. Raises nothing: an error is a finding."""
+    """All findings. Each finding comes after the findings on which it depends. Raises no error: an error is a
+    finding."""
+    python = f"Python {platform.python_version()}, {sys.platform}"
     looks: tuple[tuple[str, Callable[[], Finding | list[Finding]]], ...] = (
-        ("package", _package),
+        ("package", lambda: Finding("package", OK, f"{metadata.version(_DISTRIBUTION)}, {python}")),
         ("cpu", _cpu),
         ("cores", _cores),
         ("compiler", _compiler),
         ("cache", _cache),
         ("kernels", _kernels),
-        ("packages", _packages),
+        ("packages", lambda: [_one(name, extra) for name, extra in _required().items()]),
         ("torch calls", _torch_calls),
     )
     found: list[Finding] = []
@@ -65,27 +66,21 @@ def examine() -> list[Finding]:
     return found
 
 
-def _package() -> Finding:
-    version = f"{metadata.version(_DISTRIBUTION)}, Python {platform.python_version()}, {sys.platform}"
-    return Finding("package", OK, version)
-
-
 def _cpu() -> Finding:
-    """The level that kernels are compiled for, and the best that the CPU has."""
+    """The CPU level that kernels are compiled for, and the highest that the CPU supports."""
     if not isa.best_level():
         return Finding("cpu", OK, isa.host_arch())
     best = next(level for level in isa.LEVELS if not isa.missing_features(level))
     found = f"{best}; kernels are compiled for {isa.best_level()}, inner loops are chosen when they run"
     found += _tiles()
     if best in ("x86-64", "x86-64-v2"):
-        return Finding(
-            "cpu", ABSENT, found, "products are several times slower without AVX2: use a newer CPU"
-        )
+        remedy = "products are several times slower without AVX2: use a newer CPU"
+        return Finding("cpu", ABSENT, found, remedy)
     return Finding("cpu", OK, found)
 
 
 def _tiles() -> str:
-    """Of AMX: what products it makes in this process; "" on a CPU without it."""
+    """A text about the matrix products that this process can run with AMX; "" on a CPU without AMX."""
     from ..binding.tiles import tile_products
 
     if "amx_tile" not in (isa.host_features() or ()):
@@ -96,7 +91,7 @@ def _tiles() -> str:
 
 
 def _cores() -> Finding:
-    from ..binding import core  # a core that does not load is a finding
+    from ..binding import core  # if the core cannot be loaded, the error is the finding
 
     usable, threads = len(os.sched_getaffinity(0)), core.pool_threads()
     found = f"{usable} usable, {threads} threads in the pool"
@@ -135,7 +130,7 @@ def _cache() -> Finding:
 
 
 def _kernels() -> Finding:
-    """A product of the wheel's kernels on a host and on a simulated board, beside numpy's."""
+    """Whether a product by the wheel's kernels, on a host and on a simulated board, equals numpy's."""
     from ..run.factory import create
 
     rng = np.random.default_rng(0)
@@ -148,19 +143,13 @@ def _kernels() -> Finding:
         worst = float(np.abs(module.get_output(0).numpy() - a @ b).max())
         if not worst < 1e-3:
             said = f"a product on {device} is off by {worst:.3g}"
-            return Finding(
-                "kernels", BROKEN, said, f"install anew: pip install --force-reinstall {_DISTRIBUTION}"
-            )
+            remedy = f"install anew: pip install --force-reinstall {_DISTRIBUTION}"
+            return Finding("kernels", BROKEN, said, remedy)
     return Finding("kernels", OK, "a product on cpu:0 and on tt:0 equals numpy's")
 
 
-def _packages() -> list[Finding]:
-    """Each package that this one names, but for those of its developers."""
-    return [_one(name, extra) for name, extra in _required().items()]
-
-
 def _torch_calls() -> list[Finding]:
-    """Which way calls of torch's that repeat take; nothing without torch."""
+    """Whether repeated torch calls go through C++ or Python; no finding without torch."""
     from ..codegen.torch_calls import find_calls, key_of_calls
 
     what = "torch calls"
@@ -181,12 +170,12 @@ def _torch_calls() -> list[Finding]:
 
 
 def _required() -> dict[str, str]:
-    """{package: the first extra that has it, "" for what is always needed}."""
+    """{required package: first extra that requires the package, or "" if it is always required}. The packages
+    are from this package's metadata, without extras for developers."""
     found: dict[str, str] = {}
-    for line in metadata.requires(_DISTRIBUTION) or ():
-        match = _NAMED.match(line)
-        if match and match[2] not in _OF_DEVELOPERS:
-            found.setdefault(match[1], match[2] or "")
+    for requirement, extra in requirements():
+        if extra not in _OF_DEVELOPERS:
+            found.setdefault(re.split(r"[^A-Za-z0-9._-]", requirement)[0], extra)
     return found
 
 
@@ -196,5 +185,5 @@ def _one(name: str, extra: str) -> Finding:
         return Finding(what, OK, metadata.version(name))
     except metadata.PackageNotFoundError:
         if extra:
-            return Finding(what, ABSENT, "not installed", f"pip install '{_DISTRIBUTION}[{extra}]'")
+            return Finding(what, ABSENT, "not installed", installing(extra))
         return Finding(what, BROKEN, "not installed", f"pip install {name}")

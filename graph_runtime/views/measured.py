@@ -1,5 +1,5 @@
-"""Timelines of real runs: on the queues, whose threads read the clock around each instruction; or node by
-node, each alone."""
+"""Timelines of real runs, either on queues, whose threads read the clock around each instruction, or one node
+at a time."""
 
 from __future__ import annotations
 
@@ -14,17 +14,15 @@ from ..run.sessions.session import Session
 from ..simulation.simulation import critical_chain, needs_of
 from ..simulation.timeline import Timeline
 
-__all__ = ["queued_run", "queued_run_at", "stepped_run"]
-
 
 def queued_run(session: Session) -> Timeline:
-    """Run a session once on its queues, which run side by side, over its own memory. Inputs must be set.
-    Raises as Run.wait."""
+    """Run a session once, with all its queues side by side and in its own memory, and return the timeline.
+    Inputs must be set. Raises as Run.wait."""
     return queued_run_at(session)[0]
 
 
 def queued_run_at(session: Session) -> tuple[Timeline, int]:
-    """The same, and when the first instruction began: ns of time.perf_counter's clock."""
+    """(timeline as of queued_run(), start of its first instruction by time.perf_counter_ns)."""
     found = lanes(session.plan)
     times = np.zeros((len(found.nid), 2), np.int64)
     session.submissions().run_in_place(times)
@@ -33,8 +31,10 @@ def queued_run_at(session: Session) -> tuple[Timeline, int]:
 
 
 def stepped_run(session: Session, after: Callable[[int, int], None]) -> Timeline:
-    """Run a session once, node by node; ``after(nid, ns)`` is called after each. Queues are those that the
-    nodes would have been on. Inputs must be set. Raises as Session.run."""
+    """Run a session once, node by node, and return the timeline; ``after``: function that is called with
+    (nid, ns) after each node. Each event is on the queue that its node has in the plan. Inputs must be set.
+    Raises as Session.run.
+    """
     found = lanes(session.plan)
     row = np.zeros(session.graph.num_nodes, np.int64)
     row[found.nid] = np.arange(len(found.nid))
@@ -49,7 +49,8 @@ def stepped_run(session: Session, after: Callable[[int, int], None]) -> Timeline
 
 
 def _timeline(session: Session, found: Lanes, times: np.ndarray) -> Timeline:
-    """``times`` int64 [instrs, 2]: begin and end of each instruction of the lanes."""
+    """The timeline of a run. ``found``: the instructions of the run; ``times``: int64 [instrs, 2], begin and
+    end of each instruction."""
     count, needs = len(found.nid), needs_of(session.plan, found)
     last, cause = [-1] * len(found.queues), []
     for i, queue in enumerate(found.qid.tolist()):

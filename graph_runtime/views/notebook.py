@@ -1,4 +1,4 @@
-"""What a notebook shows of a value: a few lines and small tables, without scripts; every text is escaped.
+"""HTML that a notebook shows for a value: a few lines and small tables, without scripts, all text escaped.
 
 html_of(value) -> str        answers `_repr_html_` of Graph, Plan, Timeline, Run, Tensor and Comparison
 """
@@ -23,21 +23,19 @@ from ..simulation.timeline import Timeline
 from .digest import TITLES, digest
 from .svg import Svg, html_table, paint
 
-__all__ = ["html_of", "table_of"]
-
 _MOST_ROWS, _MOST_TEXT = 10, 200
 _WIDTH, _ROW, _LEFT, _MOST_EVENTS = 640, 18, 120, 600
-_MOST_BYTES = 64 << 20  # of a tensor that is copied to be shown
+_MOST_BYTES = 64 << 20  # bytes of the largest tensor that is copied to be shown
 _MOST_ROWS_OF_VALUES, _MOST_COLUMNS_OF_VALUES = 6, 8
 
 
 def html_of(value: Any) -> str:
-    """A fragment of HTML of one of the types above, or of a subclass."""
+    """An HTML fragment for a value of a type in _SHOWN, or of a subclass."""
     return next(show for kind, show in _SHOWN.items() if isinstance(value, kind))(value)
 
 
 def table_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], title: str = "") -> str:
-    """The first rows as a table, and how many there are more; "" without rows."""
+    """The first rows as a table, followed by the number of rows left out; "" without rows."""
     if not rows:
         return ""
     cut = [{column: _short(row[column]) for column in columns} for row in rows[:_MOST_ROWS]]
@@ -46,7 +44,7 @@ def table_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], title: s
 
 
 def _short(value: Any) -> Any:
-    """A name of a file may be of any length."""
+    """The value, shortened if it is a long text: a file may contain names of any length."""
     text = ", ".join(map(str, value)) if isinstance(value, list) else value
     return text if not isinstance(text, str) or len(text) <= _MOST_TEXT else text[:_MOST_TEXT] + " ..."
 
@@ -94,7 +92,7 @@ def _timeline(timeline: Timeline) -> str:
 
 
 def _lanes(timeline: Timeline) -> Svg:
-    """A row a queue; the longest events, where there are more than a notebook should hold."""
+    """A drawing with one row per queue. If there are too many events, only the longest events are drawn."""
     over, names = max(timeline.makespan_ns, 1), labels(timeline.queues, timeline.plan)
     drawing = Svg(_LEFT + _WIDTH, _ROW * len(names) + 16)
     for at, name in enumerate(names):
@@ -115,7 +113,7 @@ def _lanes(timeline: Timeline) -> Svg:
 
 
 def _run(run: Run) -> str:
-    """What is known without waiting."""
+    """The state of a run, as far as it is known without waiting."""
     rows = [
         {"output": at, "type": str(t.type), "device": str(t.device), "ready": _is_ready(t)}
         for at, t in enumerate(run.outputs)
@@ -125,7 +123,8 @@ def _run(run: Run) -> str:
 
 
 def _tensor(tensor: Tensor) -> str:
-    """Its values where they lie on a host and are there: showing a tensor neither waits nor moves a byte."""
+    """The values of a tensor if they are ready on a host; showing a tensor neither waits nor copies from a
+    device."""
     head = _head(repr(tensor))
     if not tensor.is_allocated:
         return head
@@ -133,19 +132,19 @@ def _tensor(tensor: Tensor) -> str:
         return f"{head}<p>{tensor.nbytes:,} bytes; .numpy() waits for the values and copies them</p>"
     try:
         return head + _values(np.asarray(tensor.numpy()))
-    except GraphRuntimeError as error:  # the run that was to make them failed
+    except GraphRuntimeError as error:  # the run that computes the values failed
         return f"{head}<p>{escape(_short(str(error)))}</p>"
 
 
 def _is_ready(tensor: Tensor) -> bool:
     try:
         return tensor.ready
-    except GraphRuntimeError:  # of a run that failed: asking again tells why
+    except GraphRuntimeError:  # the run that computes the values failed; the error text says why
         return False
 
 
 def _values(array: np.ndarray) -> str:
-    """The first rows and columns of the last two dimensions."""
+    """The first rows and columns of the array's last two dimensions, as HTML."""
     if not array.size:
         return "<p>no elements</p>"
     plane = array.reshape(-1, array.shape[-1]) if array.ndim else array.reshape(1, 1)

@@ -1,4 +1,4 @@
-"""A Placement as JSON-able rows and as text for people: what `plan --placement` shows. Prints nothing."""
+"""A Placement as JSON-able rows and as text, for `plan --placement`. Nothing here prints."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from ..plan.placing.causes import time_text
 from ..plan.types import Placement
 from .report import table
 
-__all__ = ["describe", "text"]
-
 Row = dict[str, Any]
 
 
 def describe(placement: Placement) -> Row:
-    """{"nodes": Placement.report(), and what Placement.summary() has}."""
+    """A placement as a dict: "nodes" is Placement.report(), the other items are those of
+    Placement.summary()."""
     return {"nodes": placement.report(), **placement.summary()}
 
 
 def text(placement: Placement, width: int | None = None, nodes: bool = True) -> str:
-    """The table of ``nodes`` with their copies, the sums, and the predictions. ``width``: of the terminal."""
+    """The table of the nodes with their copies, then the sums and the predictions. ``nodes``: whether the
+    table of the nodes is included. ``width``: characters of the terminal."""
     said = describe(placement)
     parts = [_nodes(said["nodes"], width)] if nodes else []
     sums = [{**row, "time": time_text(row["ns"])} for row in said["devices"]]
@@ -40,15 +40,11 @@ def text(placement: Placement, width: int | None = None, nodes: bool = True) -> 
         for row in said["predictions"]
     ]
     columns = ("objective", "time", "bound", "gap", "status", "best single device", "which")
-    parts.append(
-        "predicted: no placement takes less than the bound; optimal: proved\n"
-        + table(predicted, columns, width)
-    )
+    title = "predicted: no placement takes less than the bound; optimal: proved\n"
+    parts.append(title + table(predicted, columns, width))
     if said["elsewhere"]:
-        parts.append(
-            f"{len(said['elsewhere'])} nodes run elsewhere than asked: "
-            + ", ".join(row["node"] for row in said["elsewhere"])
-        )
+        names = ", ".join(row["node"] for row in said["elsewhere"])
+        parts.append(f"{len(said['elsewhere'])} nodes run elsewhere than asked: {names}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -57,14 +53,10 @@ def _nodes(rows: list[Row], width: int | None) -> str:
         {
             **row,
             "asked": row["asked"] or "",
-            "copies": [_copy(c) for c in row["copies"]],
+            "copies": [f"to {c['to']} {c['bytes']} B {time_text(c['ns'])}" for c in row["copies"]],
             "time": time_text(row["ns"]),
         }
         for row in rows
     ]
     title = "placement: where each node runs, copies of what it makes, and why\n"
     return title + table(shown, ("node", "op", "asked", "device", "time", "copies", "why"), width)
-
-
-def _copy(copy: Row) -> str:
-    return f"to {copy['to']} {copy['bytes']} B {time_text(copy['ns'])}"

@@ -1,5 +1,5 @@
-"""A profile: one row a call, as text, CSV and JSON. The column names and the typed JSON values are TVM's,
-so that its readers work.
+"""A profile: one row per call, as text, CSV and JSON. The column names and the typed JSON values are TVM's,
+so that TVM's tools can read them.
 
 {"calls": [{column: value}], "device_metrics": {device: {column: value}}, "configuration": {name: value}}
 value = {"microseconds": x} | {"count": n} | {"percent": x} | {"ratio": x} | {"string": s}
@@ -18,28 +18,26 @@ import orjson
 from ..base.errors import DocumentError
 from ..base.json_text import parse_json
 
-__all__ = ["Report"]
-
-Value = Mapping[str, Any]
-Row = Mapping[str, Value]
+Cell = Mapping[str, Any]
+Row = Mapping[str, Cell]
 _FIRST = ("Name", "Duration (us)", "Percent", "Device", "Count", "Argument Shapes", "Hash")
 _SUMMED = ("Duration (us)", "Percent", "Count")
-_UNITS = ("microseconds", "count", "percent", "ratio", "string")
+_UNITS = {"microseconds": float, "count": int, "percent": float, "ratio": float, "string": str}
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """``calls`` in order of execution, ``device_metrics`` one row of totals a device, ``configuration`` how
-    it was run."""
+    """A profile. ``calls``: one row per call, in order of execution; ``device_metrics``: one row of totals
+    per device; ``configuration``: the settings of the run."""
 
     calls: tuple[Row, ...]
     device_metrics: Mapping[str, Row]
-    configuration: Mapping[str, Value]
+    configuration: Mapping[str, Cell]
 
     def table(self, sort: bool = True, aggregate: bool = True, col_sums: bool = True) -> str:
-        """Aligned text. ``aggregate`` joins calls of one function (by hash if there is one, else name,
-        shapes and device) on one device; ``sort`` puts the longest first; ``col_sums`` adds rows Sum and a
-        Total for each device."""
+        """The profile as aligned text. ``aggregate``: whether the calls of one function on one device are
+        added up (calls with the same hash, or without hashes the same name and shapes); ``sort``: whether the
+        longest calls come first; ``col_sums``: whether rows Sum and a Total for each device are added."""
         rows = _aggregated(self.calls) if aggregate else list(self.calls)
         if sort:
             rows.sort(key=lambda row: -_number(row.get("Duration (us)")))
@@ -56,7 +54,7 @@ class Report:
         return "\n".join([_aligned([columns, *lines]), "", "Configuration", "-------------", *settings, ""])
 
     def csv(self) -> str:
-        """One line a call, a header first."""
+        """The calls as CSV: a header, then one line per call."""
         out = io.StringIO()
         columns = _columns(self.calls)
         writer = csv.writer(out)
@@ -72,7 +70,7 @@ class Report:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Report:
-        """A report from its JSON. Raises DocumentError for text that is none."""
+        """A report read from its JSON text. Raises DocumentError for any other text."""
         try:
             raw = parse_json(text.encode() if isinstance(text, str) else text, "a profile report")
             report = cls(tuple(raw["calls"]), raw["device_metrics"], raw["configuration"])
@@ -87,39 +85,28 @@ class Report:
         return self.table()
 
 
-def microseconds(value: float) -> Value:
-    return {"microseconds": float(value)}
+def cell(unit: str, value: Any) -> Cell:
+    """A value with its unit, which is one of _UNITS."""
+    return {unit: _UNITS[unit](value)}
 
 
-def count(value: int) -> Value:
-    return {"count": int(value)}
-
-
-def percent(value: float) -> Value:
-    return {"percent": float(value)}
-
-
-def string(value: str) -> Value:
-    return {"string": str(value)}
-
-
-def _unit(value: Value) -> tuple[str, Any]:
+def _unit(value: Cell) -> tuple[str, Any]:
     ((unit, plain),) = value.items()
     if unit not in _UNITS:
         raise KeyError(unit)
     return unit, plain
 
 
-def _plain(value: Value | None) -> Any:
+def _plain(value: Cell | None) -> Any:
     return "" if value is None else _unit(value)[1]
 
 
-def _number(value: Value | None) -> float:
+def _number(value: Cell | None) -> float:
     plain = _plain(value)
     return float(plain) if isinstance(plain, (int, float)) else 0.0
 
 
-def _text(value: Value | None) -> str:
+def _text(value: Cell | None) -> str:
     if value is None:
         return ""
     unit, plain = _unit(value)
@@ -132,7 +119,7 @@ def _columns(rows: Sequence[Row]) -> list[str]:
 
 
 def _aggregated(calls: Sequence[Row]) -> list[Row]:
-    groups: dict[Any, dict[str, Value]] = {}
+    groups: dict[Any, dict[str, Cell]] = {}
     for row in calls:
         name = _plain(row.get("Hash")) or (_plain(row.get("Name")), _plain(row.get("Argument Shapes")))
         group = groups.setdefault((name, _plain(row.get("Device"))), {})

@@ -1,7 +1,6 @@
-"""A Plan as rows for machines and text for people: what `plan` and `inspect` show. Makes values, prints
-nothing.
+"""A Plan as rows for machines and text for people, for `plan` and `inspect`. Nothing here prints.
 
-Every function takes a Plan and returns JSON-able dicts, but for ``text``, ``summary``, ``pictures``,
+Every function takes a Plan and returns JSON-able dicts, except ``text``, ``summary``, ``pictures``,
 ``picture`` and ``table``, which return strings.
 """
 
@@ -15,30 +14,17 @@ import numpy as np
 
 from ..ir.graph import COPY
 from ..plan.card_programs import ground
-from ..plan.lifetimes import Values, find_values
-from ..plan.storage.modes import Modes
+from ..plan.columns import Values, find_values, func_mask
+from ..plan.storage.memory import Modes
 from ..plan.types import Plan
-
-__all__ = [
-    "copies",
-    "describe",
-    "memories",
-    "nodes",
-    "picture",
-    "pictures",
-    "plan_text",
-    "pool",
-    "summary",
-    "table",
-]
 
 Row = dict[str, Any]
 _MARKS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_LEAST, _LEAST_LAST = 8, 20  # characters to which columns, and the last one, are narrowed at most
+_LEAST, _LEAST_LAST = 8, 20  # characters: least width of a narrowed column; least width of the last column
 
 
 def describe(plan: Plan, modes: Modes | None = None) -> Row:
-    """All of it: {"nodes", "copies", "pool", "memories", "circular", "warnings"}."""
+    """The whole report: {"nodes", "copies", "pool", "memories", "circular", "warnings"}."""
     return {
         "nodes": nodes(plan),
         "copies": copies(plan),
@@ -50,14 +36,13 @@ def describe(plan: Plan, modes: Modes | None = None) -> Row:
 
 
 def nodes(plan: Plan) -> list[Row]:
-    """One row a node: nid, name, op, device, its outputs' types, layouts and sids, whether the file has it,
-    and the causes."""
+    """One row per node: nid, name, op, device, the types, layouts and sids of its outputs, whether the node
+    is in the user's file, and the causes."""
     rows = []
     for nid in range(plan.graph.num_nodes):
         view = plan.graph.node(nid)
-        reasons = (
-            [plan.layout_causes[plan.layout_id[eid]] for eid in view.outputs] if plan.layout_causes else []
-        )
+        laid_out = view.outputs if plan.layout_causes else ()
+        reasons = [plan.layout_causes[plan.layout_id[eid]] for eid in laid_out]
         rows.append(
             {
                 "nid": nid,
@@ -77,9 +62,10 @@ def nodes(plan: Plan) -> list[Row]:
 
 
 def copies(plan: Plan) -> list[Row]:
-    """One row a __copy: what moves, from where to where, the logical bytes of one copy, and why."""
+    """One row per __copy: the copied value, the value's logical bytes, the devices from and to which it is
+    copied, and the cause."""
     rows, entry_did = [], plan.entry_did()
-    for nid in _calls(plan, COPY):
+    for nid in np.flatnonzero(func_mask(plan.graph, COPY)).tolist():
         view = plan.graph.node(nid)
         source = view.inputs[0]
         rows.append(
@@ -98,18 +84,11 @@ def copies(plan: Plan) -> list[Row]:
     return rows
 
 
-def _calls(plan: Plan, name: str) -> list[int]:
-    funcs = plan.graph.funcs
-    return [
-        nid for nid, fid in enumerate(plan.graph.func_id.tolist()) if fid >= 0 and funcs[fid].name == name
-    ]
-
-
 def pool(plan: Plan) -> list[Row]:
-    """One row a storage: where it lies, its bytes, and the values that share it with their lifetimes in nids
-    (born -1: set by the caller; last: the number of nodes for what is kept to the end)."""
+    """One row per storage: its place, its bytes, and the values that share it, with their lifetimes as nids
+    (born = -1: set by the caller; last = number of nodes: kept to the end)."""
     values = find_values(plan.graph, plan.at_input)
-    names = _producers(plan)
+    names = [plan.graph.names[nid] for nid in plan.graph.entry_nid.tolist()]
     holders: list[list[Row]] = [[] for _ in range(plan.storage.count)]
     for eid in values.firsts.tolist():
         holders[plan.sid[eid]].append(
@@ -138,15 +117,12 @@ def pool(plan: Plan) -> list[Row]:
     return rows
 
 
-def _producers(plan: Plan) -> list[str]:
-    return [plan.graph.names[nid] for nid in plan.graph.entry_nid.tolist()]
-
-
 def memories(plan: Plan, modes: Modes | None = None) -> list[Row]:
-    """One row a device memory in use, in bytes of one bank: the region a session takes, the most that is live
-    at once (no plan of these lifetimes takes less) and whether both meet, the region in each of ``modes``
-    (modes.peaks), what the memory has; over all banks: the bytes of all
-    storages and of all entries unshared."""
+    """One row per device memory in use. These columns are in bytes of one bank: the region that a session
+    takes; the most bytes live at once, which is a lower bound for the region, and whether the region reaches
+    that bound; the region in each of ``modes`` (modes.peaks); the memory's size. Two columns are for all
+    banks together: the bytes of all storages, and the bytes of all entries if no two shared a storage.
+    """
     entry_did, rows = plan.entry_did(), []
     logical = np.array([t.nbytes for t in plan.graph.types], np.int64)[plan.graph.type_id]
     for (did, index), peak in sorted(plan.peak.items()):
@@ -171,8 +147,8 @@ def memories(plan: Plan, modes: Modes | None = None) -> list[Row]:
 
 
 def circular(plan: Plan) -> list[Row]:
-    """One row a device whose nodes open circular buffers: the most bytes of a core's L1, which node, and
-    where the numbers are from."""
+    """One row per device whose nodes open circular buffers: the most bytes that they take of a core's L1, the
+    node that takes them, and the source of the numbers."""
     rows = []
     for did, nbytes in plan.circular_peak().items():
         nid = int(np.flatnonzero((plan.did == did) & (plan.circular == nbytes))[0])
@@ -189,7 +165,7 @@ def circular(plan: Plan) -> list[Row]:
 
 
 def circular_text(plan: Plan) -> str:
-    """The same as lines; "" where there are none."""
+    """The rows of circular() as lines; "" without rows."""
     return "".join(
         f"circular buffers on {row['device']}: up to {row['bytes']} B of each core's L1 (node "
         f"{row['node']!r}), by {row['ground']}\n"
@@ -201,8 +177,8 @@ def circular_text(plan: Plan) -> str:
 
 
 def plan_text(plan: Plan, width: int | None = None, modes: Modes | None = None) -> str:
-    """The whole report for people: nodes with causes, copies, memories, the pool map as a table and as
-    pictures. ``width``: of the terminal, in characters; None for lines as long as they come."""
+    """The whole report for people: nodes with causes, copies, memories, and the pool map, as a table and as
+    pictures. ``width``: characters of the terminal; None: lines of any length."""
     parts = [table(nodes(plan), ("nid", "name", "op", "device", "layout", "sid", "cause"), width)]
     moved = copies(plan)
     if moved:
@@ -218,19 +194,9 @@ def plan_text(plan: Plan, width: int | None = None, modes: Modes | None = None) 
 
 
 def summary(plan: Plan, width: int | None = None, modes: Modes | None = None) -> str:
-    """The memories in use as a table, with its units."""
-    columns = (
-        "device",
-        "memory",
-        "banks",
-        "peak",
-        "lower_bound",
-        "status",
-        *(modes or ()),
-        "available",
-        "bytes",
-        "unshared",
-    )
+    """The memories in use as a table, with units."""
+    columns = ("device", "memory", "banks", "peak", "lower_bound", "status", *(modes or ()))
+    columns += ("available", "bytes", "unshared")
     said = "".join(f"{mode}, " for mode in modes or ())
     return (
         f"memories: peak, lower_bound, {said}available in bytes of one bank; bytes, unshared of all "
@@ -241,7 +207,7 @@ def summary(plan: Plan, width: int | None = None, modes: Modes | None = None) ->
 
 
 def pictures(plan: Plan) -> str:
-    """The pool map of every memory in use, and how to read it."""
+    """The pool maps of all memories in use, below a line that says how to read them."""
     legend = "pool maps: addresses down, nodes right; a mark is a sid in base 62, a dot is free"
     return "\n\n".join([legend, *(picture(plan, did, index) for did, index in sorted(plan.peak))])
 
@@ -252,12 +218,13 @@ def _life(plan: Plan, value: Row) -> str:
 
 
 def table(rows: Sequence[Row], columns: Sequence[str], width: int | None = None) -> str:
-    """Rows as aligned text with a head line: numbers to the right, lists joined by commas. Where lines are
-    longer than ``width``, the last column is folded, and long cells of the others lose their middle."""
+    """Rows as aligned text under a header, with numbers to the right and lists joined by commas. If lines
+    would be longer than ``width``, the last column is folded, and long cells of other columns lose their
+    middle."""
     cells = [list(columns), *([_cell(row[c]) for c in columns] for row in rows)]
     widths = [max(len(line[at]) for line in cells) for at in range(len(columns))]
     room = None if width is None else _fit(widths, width)
-    right = [_is_number_column(rows, column) for column in columns]
+    right = [bool(rows) and all(_is_number(row[column]) for row in rows) for column in columns]
     lines = []
     for line in cells:
         *cut, last = [_shorten(c, w) for c, w in zip(line[:-1], widths[:-1], strict=True)] + line[-1:]
@@ -273,7 +240,8 @@ def table(rows: Sequence[Row], columns: Sequence[str], width: int | None = None)
 
 
 def _fit(widths: list[int], width: int) -> int:
-    """Narrow the widest columns but the last, in place, until that has room; returns its room."""
+    """Narrow the widest columns except the last, in place, until there is room for the last column; return
+    that room."""
     least = min(widths[-1], _LEAST_LAST)
     while sum(widths[:-1]) + 2 * (len(widths) - 1) + least > width and max(widths[:-1], default=0) > _LEAST:
         widths[widths.index(max(widths[:-1]))] -= 1
@@ -281,19 +249,17 @@ def _fit(widths: list[int], width: int) -> int:
 
 
 def _shorten(text: str, width: int) -> str:
-    """The text, or its head and tail around an ellipsis: names often differ at their ends."""
+    """The text; if it is too long, its head and tail around an ellipsis, because names often differ only at
+    their ends."""
     if len(text) <= width:
         return text
     tail = (width - 1) // 2
     return f"{text[: width - 1 - tail]}\N{HORIZONTAL ELLIPSIS}{text[len(text) - tail :]}"
 
 
-def _is_number_column(rows: Sequence[Row], column: str) -> bool:
-    return bool(rows) and all(type(v) is int for row in rows for v in _items(row[column]))
-
-
-def _items(value: Any) -> list[Any]:
-    return value if isinstance(value, list) and len(value) == 1 else [value]
+def _is_number(value: Any) -> bool:
+    """Whether the value is a number, or a list of numbers."""
+    return type(value[0] if isinstance(value, list) and len(value) == 1 else value) is int
 
 
 def _cell(value: Any) -> str:
@@ -303,8 +269,8 @@ def _cell(value: Any) -> str:
 
 
 def picture(plan: Plan, did: int, memory: int, *, width: int = 72, height: int = 16) -> str:
-    """The pool map of one memory: time goes right (node order), addresses go down, a mark is the last
-    character of a storage's number in base 62, a dot is free memory. What is kept from the start to the end
+    """The pool map of one memory: time goes right, in the order of nodes, and addresses go down. A mark is
+    the last character of a storage's number in base 62; a dot is free memory. A value kept from start to end
     fills its rows."""
     name = plan.devices[did].descriptor.memories[memory].name
     peak, count = plan.peak.get((did, memory), 0), plan.graph.num_nodes
@@ -326,7 +292,7 @@ def picture(plan: Plan, did: int, memory: int, *, width: int = 72, height: int =
 def _box(
     plan: Plan, values: Values, eid: int, sid: int, shape: tuple[int, int], peak: int
 ) -> tuple[slice, slice]:
-    """The part of the grid that a value fills: at least one cell each way."""
+    """(rows, columns) of the picture that a value fills: at least one row and one column."""
     height, width = shape
     count = plan.graph.num_nodes
     start, end = int(plan.storage.offset[sid]), int(plan.storage.offset[sid] + plan.storage.extent[sid])

@@ -1,4 +1,4 @@
-"""Just enough of SVG and HTML for page.py: every text is escaped here."""
+"""The SVG and HTML that pages need; every text is escaped here."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-__all__ = ["Svg", "heat", "html_table", "legend", "paint", "section"]
-
-_HUES = 47  # of a colour wheel, walked so that neighbours differ
+_HUES = 47  # hues of a colour wheel, ordered so that neighbours differ
 
 
 class Svg:
@@ -18,21 +16,12 @@ class Svg:
         self._size = width, height
         self._parts: list[str] = []
 
-    def rect(
-        self,
-        x: float,
-        y: float,
-        width: float,
-        height: float,
-        fill: str,
-        title: str = "",
-        stroke: str = "none",
-    ) -> None:
+    def rect(self, x: float, y: float, width: float, height: float, fill: str, title: str = "") -> None:
         """A rectangle; ``title`` is shown when the pointer is on it."""
         inside = f"<title>{escape(title)}</title>" if title else ""
         self._parts.append(
             f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0.4):.2f}" '
-            f'height="{max(height, 0.4):.2f}" fill="{fill}" stroke="{stroke}">{inside}</rect>'
+            f'height="{max(height, 0.4):.2f}" fill="{fill}" stroke="none">{inside}</rect>'
         )
 
     def line(self, x1: float, y1: float, x2: float, y2: float, stroke: str = "#999") -> None:
@@ -41,7 +30,7 @@ class Svg:
         )
 
     def path(self, points: Iterable[tuple[float, float]], stroke: str) -> None:
-        """A line through the points."""
+        """A line through the points, in that order."""
         joined = " ".join(f"{x:.2f},{y:.2f}" for x, y in points)
         self._parts.append(f'<polyline points="{joined}" fill="none" stroke="{stroke}"/>')
 
@@ -58,28 +47,12 @@ class Svg:
 
 
 def paint(number: int) -> str:
-    """A colour for each number, alike for none of its neighbours."""
+    """The colour of a number. Numbers next to each other have different colours."""
     return f"hsl({number * 137 % 360},{45 + number % 3 * 12}%,{58 + number % _HUES % 4 * 6}%)"
 
 
-def heat(share: float) -> str:
-    """From pale blue (0) to dark red (1)."""
-    share = min(max(share, 0.0), 1.0)
-    return f"hsl({215 - 215 * share:.0f},70%,{88 - 43 * share:.0f}%)"
-
-
-def legend() -> str:
-    """What the colours of ``heat`` mean."""
-    drawing = Svg(260, 16)
-    for i in range(100):
-        drawing.rect(40 + 1.8 * i, 2, 1.9, 10, heat(i / 99))
-    drawing.text(0, 11, "0 %")
-    drawing.text(224, 11, "100 %")
-    return str(drawing)
-
-
 def html_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    """Rows as a table with a head line; lists joined by commas, numbers to the right."""
+    """Rows as a table under a header; lists joined by commas, numbers to the right."""
     if not rows:
         return "<p>none</p>"
     head = "".join(f"<th>{escape(c)}</th>" for c in columns)
@@ -97,9 +70,5 @@ def _cell(value: Any) -> str:
 
 
 def section(title: str, *parts: str, open: bool = True) -> str:
-    """A part of a page that folds."""
-    return (
-        f"<details{' open' if open else ''}><summary>{escape(title)}</summary>"
-        + "".join(parts)
-        + "</details>"
-    )
+    """A section of a page that can be folded."""
+    return f"<details{' open' * open}><summary>{escape(title)}</summary>{''.join(parts)}</details>"

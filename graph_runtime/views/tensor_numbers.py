@@ -1,4 +1,4 @@
-"""What a tensor holds, in a few numbers: range, mean, spread, what is not finite, and its first values."""
+"""A tensor summarised: range, mean, spread, count of non-finite elements, first values."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["MOST_FIRST", "TensorNumbers"]
-
 MOST_FIRST = 8
-_BLOCK = 1 << 20  # elements that are float64 at once
+_BLOCK = 1 << 20  # most elements that are converted to float64 at once
 
 
 @dataclass(frozen=True, slots=True)
 class TensorNumbers:
-    """``min``, ``max``, ``mean`` and ``std`` (of the population) are of the elements that are finite, None
-    where none is; ``nan``, ``inf`` and ``zeros`` count elements, ``size`` all; ``first``: the first values in
-    the order of rows, of strings none."""
+    """Numbers of a tensor. ``min``, ``max``, ``mean`` and ``std`` (population) are over the finite elements,
+    None if there are none; ``nan``, ``inf`` and ``zeros``: numbers of elements of that kind; ``size``: number
+    of all elements; ``first``: the first values in row-major order, empty for strings."""
 
     size: int
     min: float | None
@@ -33,8 +31,8 @@ class TensorNumbers:
 
     @classmethod
     def of(cls, array: np.ndarray) -> TensorNumbers:
-        """Of an array of any shape and dtype: numbers, those of extensions too (bfloat16), bools, or strings,
-        of which only ``size`` is known."""
+        """The summary of an array of any shape. Its dtype is of numbers (bfloat16 too), bools, or strings,
+        for which only ``size`` is given."""
         flat = np.asarray(array).reshape(-1)
         if flat.dtype.kind in "OUS":
             return cls(flat.size, None, None, None, None, 0, 0, 0, ())
@@ -56,12 +54,13 @@ class TensorNumbers:
         return cls(flat.size, float(low), float(high), mean, math.sqrt(off / count), nan, inf, zeros, first)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON-able values; a first value that JSON lacks is "nan", "inf" or "-inf"."""
+        """The fields as JSON-able values; an element of ``first`` that JSON cannot write becomes "nan", "inf"
+        or "-inf"."""
         made = {name: getattr(self, name) for name in self.__slots__}
         return made | {"first": [value if math.isfinite(value) else str(value) for value in self.first]}
 
 
 def _blocks(flat: np.ndarray) -> Iterator[np.ndarray]:
-    """float64 [at most _BLOCK] each."""
+    """The array's elements, in blocks: float64 [at most _BLOCK]."""
     for at in range(0, flat.size, _BLOCK):
         yield flat[at : at + _BLOCK].astype(np.float64)

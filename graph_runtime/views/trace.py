@@ -1,5 +1,5 @@
-"""A Timeline as Chrome's trace JSON, which Perfetto and chrome://tracing open: one process a device, one
-thread a queue, flows for copies, counters for memory.
+"""A Timeline as Chrome's trace JSON, which Perfetto and chrome://tracing open: one process per device, one
+thread per queue, flows for copies, counters for memory.
 
 {"traceEvents": [...], "displayTimeUnit": "ns"}; times are microseconds.
 """
@@ -14,25 +14,19 @@ import orjson
 
 from ..costs import BASES
 from ..ir.graph import COPY
-from ..plan.lifetimes import find_values
+from ..plan.columns import find_values
 from ..plan.types import Plan
 from ..simulation.timeline import Timeline
-
-__all__ = ["live_bytes", "trace_events", "trace_json", "tracks"]
 
 Event = dict[str, Any]
 
 
 def trace_json(timeline: Timeline, notes: Sequence[str] = ()) -> bytes:
-    """The trace as one JSON object; the summary is in its ``otherData``, with ``notes`` on the graph."""
+    """The trace as one JSON object; its ``otherData`` has the summary of the timeline and ``notes`` about the
+    graph."""
     told = {"notes": list(notes)} if notes else {}
-    return orjson.dumps(
-        {
-            "traceEvents": trace_events(timeline),
-            "displayTimeUnit": "ns",
-            "otherData": {**timeline.summary(), **told},
-        }
-    )
+    other = {**timeline.summary(), **told}
+    return orjson.dumps({"traceEvents": trace_events(timeline), "displayTimeUnit": "ns", "otherData": other})
 
 
 def trace_events(timeline: Timeline) -> list[Event]:
@@ -48,8 +42,8 @@ def _us(ns: int) -> float:
 
 
 def tracks(timeline: Timeline) -> list[tuple[int, int]]:
-    """(queue, slot) of each event. Slices of one thread must nest, so events of a queue that run side by side
-    (ops of an epoch) have slots of their own; what runs one at a time is in slot 0."""
+    """(queue, slot) of each event. Slices of one thread must nest, so events of a queue that run at the same
+    time, as the ops of an epoch do, have different slots. All other events have slot 0."""
     found = [(0, 0)] * len(timeline)
     free: dict[int, list[int]] = {}
     for at in np.lexsort((np.arange(len(timeline)), timeline.start)).tolist():
@@ -63,7 +57,7 @@ def tracks(timeline: Timeline) -> list[tuple[int, int]]:
 
 
 def _threads(timeline: Timeline) -> tuple[list[tuple[int, int]], dict[tuple[int, int], int]]:
-    """(pid, tid) of each event, and the tid of each track."""
+    """([(pid, tid) of each event], {track: tid})."""
     placed = tracks(timeline)
     used = sorted({*placed, *((queue, 0) for queue in range(len(timeline.queues)))})
     tid = {track: at for at, track in enumerate(used)}
@@ -91,47 +85,31 @@ def _names(timeline: Timeline, tids: dict[tuple[int, int], int]) -> list[Event]:
 
 
 def _slices(timeline: Timeline, threads: list[tuple[int, int]]) -> list[Event]:
-    """One complete event an instruction; inside it, at its beginning, its dispatch."""
-    plan, events = timeline.plan, []
+    """One complete event per instruction. The dispatch of the instruction is a second complete event, inside
+    of the first, at its beginning."""
+    plan, events = timeline.plan, list[Event]()
     critical = set(timeline.nid[timeline.chain].tolist())
     columns = (timeline.nid, timeline.start, timeline.end, timeline.dispatch, timeline.run, timeline.basis)
     facts: dict[int, tuple[str, str, Event]] = {}
-    for (pid, tid), nid, start, end, dispatch, run, basis in zip(
-        threads, *(c.tolist() for c in columns), strict=True
-    ):
+
+    def add(name: str, kind: str, where: tuple[int, int], start: int, ns: int, args: Event) -> None:
+        place = {"pid": where[0], "tid": where[1], "ts": _us(start), "dur": _us(ns)}
+        events.append({"ph": "X", "name": name, "cat": kind, **place, "args": args})
+
+    rows = zip(threads, *(column.tolist() for column in columns), strict=True)
+    for where, nid, start, end, dispatch, run, basis in rows:
         if nid not in facts:
             facts[nid] = _facts(plan, nid)
         name, kind, args = facts[nid]
-        events.append(
-            {
-                "ph": "X",
-                "name": name,
-                "cat": kind,
-                "pid": pid,
-                "tid": tid,
-                "ts": _us(start),
-                "dur": _us(end - start),
-                "args": {**args, "run": run, "basis": BASES[basis], "critical": nid in critical},
-            }
-        )
+        own = {"run": run, "basis": BASES[basis], "critical": nid in critical}
+        add(name, kind, where, start, end - start, {**args, **own})
         if dispatch:
-            events.append(
-                {
-                    "ph": "X",
-                    "name": "dispatch",
-                    "cat": "dispatch",
-                    "pid": pid,
-                    "tid": tid,
-                    "ts": _us(start),
-                    "dur": _us(dispatch),
-                    "args": {"nid": nid},
-                }
-            )
+            add("dispatch", "dispatch", where, start, dispatch, {"nid": nid})
     return events
 
 
 def _facts(plan: Plan, nid: int) -> tuple[str, str, Event]:
-    """(name, "copy" or "kernel", what a slice says of its node)."""
+    """(name, "copy" or "kernel", arguments of the slice) for a node."""
     node = plan.graph.node(nid)
     copy = node.func is not None and node.func.name == COPY
     return (
@@ -154,44 +132,32 @@ def _facts(plan: Plan, nid: int) -> tuple[str, str, Event]:
 
 
 def _flows(timeline: Timeline, threads: list[tuple[int, int]]) -> list[Event]:
-    """From the node that makes a value to the copy of it, and from the copy to its first reader: pairs of
-    "s" and "f" with one id."""
+    """Flows from the event that makes a value to the event that copies it, and from the copy to its first
+    reader. A flow is a pair of "s" and "f" with one id."""
     plan, events, number = timeline.plan, [], 0
     values = find_values(plan.graph, plan.at_input)
     made_by = plan.graph.entry_nid
-    row = {
-        (int(run), int(nid)): at
-        for at, (run, nid) in enumerate(zip(timeline.run.tolist(), timeline.nid.tolist(), strict=True))
-    }
+    pairs = zip(timeline.run.tolist(), timeline.nid.tolist(), strict=True)
+    row = {pair: at for at, pair in enumerate(pairs)}
     readers = _first_readers(timeline, values.of)
     for at in np.flatnonzero(timeline.is_copy).tolist():
         run, nid = int(timeline.run[at]), int(timeline.nid[at])
         source = int(made_by[values.of[plan.graph.in_eid[plan.graph.in_ptr[nid]]]])
-        pairs = [(row.get((run, source)), at), (at, readers.get((run, int(plan.graph.row_ptr[nid]))))]
-        for begin, end in pairs:
+        reader = readers.get((run, int(plan.graph.row_ptr[nid])))
+        for begin, end in ((row.get((run, source)), at), (at, reader)):
             if begin is None or end is None:
                 continue
             middle = (int(timeline.start[begin]) + int(timeline.end[begin])) / 2
             for phase, where, ts in (("s", begin, middle), ("f", end, int(timeline.start[end]))):
                 pid, tid = threads[where]
-                events.append(
-                    {
-                        "ph": phase,
-                        "id": number,
-                        "name": "copy",
-                        "cat": "flow",
-                        "pid": pid,
-                        "tid": tid,
-                        "ts": ts / 1000,
-                        **({"bp": "e"} if phase == "f" else {}),
-                    }
-                )
+                event = {"ph": phase, "id": number, "name": "copy", "cat": "flow", "pid": pid, "tid": tid}
+                events.append({**event, "ts": ts / 1000, **({"bp": "e"} if phase == "f" else {})})
             number += 1
     return events
 
 
 def _first_readers(timeline: Timeline, value_of: np.ndarray) -> dict[tuple[int, int], int]:
-    """{(run, first entry of a value): the event that reads it first}."""
+    """{(run, first entry of a value): the first event that reads the value}."""
     graph = timeline.plan.graph
     found: dict[tuple[int, int], int] = {}
     for at in np.lexsort((np.arange(len(timeline)), timeline.start)).tolist():
@@ -205,9 +171,9 @@ def _first_readers(timeline: Timeline, value_of: np.ndarray) -> dict[tuple[int, 
 
 
 def live_bytes(timeline: Timeline) -> dict[tuple[int, int], list[tuple[int, int]]]:
-    """{(did, memory): [(ns, bytes of a bank from there on)]} of the first run: what the plan's storage holds.
+    """{(did, memory): [(ns, live bytes of a bank from that time on)]} of the first run.
 
-    A storage counts from the beginning of its writer to the end of its last reader.
+    A storage counts from the begin of the node that writes it to the end of its last reader.
     """
     plan, values = timeline.plan, find_values(timeline.plan.graph, timeline.plan.at_input)
     first = timeline.run == 0

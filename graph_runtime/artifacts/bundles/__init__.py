@@ -1,5 +1,5 @@
 """Bundles: programs, libraries and parameters in one folder or stored zip.
 
-Read: bundle (what is in one), files (where their bytes lie), writer. The parameter file:
+Read: bundle (its contents), files (places of their bytes), writer. The format of the parameter file is in
 ir/documents/weights.py.
 """

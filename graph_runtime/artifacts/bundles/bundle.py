@@ -1,16 +1,19 @@
-"""Bundles: one folder or stored zip with programs, the libraries that have their kernels, and parameters.
+"""Bundles: one folder or stored zip with programs, libraries with their kernels, and parameters.
 
-    bundle.json     what is in it (schemas/bundle.schema.json), with the sha256 of every other file
-    main.json       a graph.json that carries its plan's columns; NAME.json for each of several programs
-    flow.json       of a model whose sizes or values a run finds: which program is next (flow_check.py)
-    source/         that model itself, for sizes and values that no program has
-    main.plan       the same plan, ready to be used (plan/snapshot.py)
+A bundle has these files:
+
+    bundle.json     index of the contents (schemas/bundle.schema.json), with the sha256 of every other file
+    main.json       a program: a graph.json with the columns of its plan; several programs: NAME.json each
+    main.plan       the plan of main.json, ready to be used (plan/snapshot.py)
+    flow.json       rules for the next program, if only a run finds sizes or values (flow_check.py)
+    source/         the model of the flow, for sizes and values that no program has
     kernels.so      a module library
-    params.bin      parameters, raw and aligned (weights.py); bundle.json says what lies where
+    params.bin      parameters, raw and aligned (weights.py); bundle.json gives their offsets
 
-artifacts/bundles/writer.py writes them. Opening a bundle compares the size of every file; the sha256 of a
-file is compared when it is read, of a library before it is judged: nothing of it runs here. The parameter
-file is mapped and not read: ``Bundle.verify`` compares that, too, as ``graph-runtime verify`` does.
+artifacts/bundles/writer.py writes bundles. Opening a bundle compares the size of every file; the sha256 of a
+file is compared when the file is read, that of a library before the library is judged. No code of a library
+runs here. The parameter file is mapped and not read; its sha256 is compared by ``Bundle.verify``, which
+``graph-runtime verify`` calls.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...base import dtypes
-from ...base.errors import DocumentError, InputError, ParamsError, as_path, did_you_mean
+from ...base.errors import DocumentError, InputError, ParamsError, did_you_mean
+from ...base.files.mapped import as_path
 from ...base.json_text import parse_json
 from ...base.options import Options
 from ...base.progress import Count, uncounted
@@ -37,31 +41,19 @@ from ..libraries.sealed import Sealed, seal
 from .files import INDEX, MOST_MEMBERS, Member, find_member, zip_members
 from .references import check_references
 
-__all__ = [
-    "FORMAT",
-    "INDEX",
-    "KERNELS",
-    "VERSION",
-    "Bundle",
-    "BundleLibrary",
-    "BundleProgram",
-    "BundleSource",
-    "read_bundle",
-]
-
 FORMAT, VERSION = "graph_runtime.bundle", 2
-# what runs a bundle's programs: its libraries, which must be trusted; the kernels built into this package; a
-# library that is compiled here from its graph
+# sources of the kernels for a bundle's programs: the bundle's libraries, which must be trusted; the kernels
+# built into this package; a library that is compiled here from the program's graph
 KERNELS = ("libraries", "built in", "rebuilt")
-_MOST_INDEX = 4 << 20  # 60,000 parameters; 53 MiB would take 35 s
+_MOST_INDEX = 4 << 20  # bytes: enough for 60,000 parameters; 53 MiB would take 35 s
 
 
 @dataclass(frozen=True, slots=True)
 class BundleProgram:
-    """One program: ``graph`` is its file in the bundle, ``inputs`` and ``outputs`` names in order
-    (parameters are not inputs here), ``params`` {input name: key of the parameter}, ``aliases``
-    ((output index, input index), ...). ``plan``: the file of its plan's snapshot (plan/snapshot.py), None
-    where there is none. ``const``: equal inputs give equal outputs, which may be kept."""
+    """One program: ``graph``: name of the program's file in the bundle. ``inputs`` and ``outputs``: names in
+    order, without parameters. ``params`` {input name: key of the parameter}. ``aliases``: pairs (output
+    index, input index). ``plan``: name of the file with the snapshot of its plan (plan/snapshot.py), or None.
+    ``const``: whether equal inputs give equal outputs, so that outputs may be kept."""
 
     name: str
     graph: str
@@ -75,8 +67,9 @@ class BundleProgram:
 
 @dataclass(frozen=True, slots=True)
 class BundleLibrary:
-    """One module library: its file in the bundle, the device kinds it serves, its instruction set, and the
-    ``signature`` of its hash by its owner's key (artifacts/trust.py), None where there is none."""
+    """One module library: the name of its file in the bundle, the device kinds that it serves, and its
+    instruction set. ``signature``: signature of the library's hash by the owner's key (artifacts/trust.py),
+    or None."""
 
     file: str
     kinds: tuple[str, ...]
@@ -86,19 +79,20 @@ class BundleLibrary:
 
 @dataclass(frozen=True, slots=True)
 class BundleSource:
-    """The model that a flow's programs were made of: its file, and those of its external data."""
+    """The model from which a flow's programs were made: names of the model's file and of the files with its
+    external data."""
 
     model: str
     data: tuple[str, ...] = ()
 
 
 class Bundle:
-    """An opened bundle. ``devices`` is the list it was compiled for, ``options`` those it was compiled with
-    (the defaults where it does not say), ``flow`` the file of what runs of its programs do, if it has one,
-    ``source`` the model of which programs for other sizes are made, if it has that, ``files`` {name: sha256
-    in hex}, ``sizes`` {name: bytes}, ``slots`` where each parameter lies. ``kernels``: with which its
-    programs run, one of KERNELS; loading.open_program reads it. ``verified``: parameters, graphs and plans
-    are not mapped, and all that is used is compared."""
+    """An opened bundle. ``devices``: names of the devices that the bundle was compiled for; ``options``:
+    options of that compilation (defaults if the bundle has none). ``flow``: name of the file with the steps
+    of a run, if any; ``source``: the model for programs of other sizes, if any. ``files`` {name: sha256 in
+    hex}; ``sizes`` {name: bytes}; ``slots``: the place of each parameter. ``kernels``: source of the kernels
+    for its programs, one of KERNELS, used by loading.open_program. ``verified``: whether parameters, graphs
+    and plans are read instead of mapped, and the hash of each used file is compared."""
 
     kernels: str
     path: Path
@@ -117,7 +111,10 @@ class Bundle:
             BundleLibrary(raw["file"], tuple(raw["kinds"]), raw["isa"], raw.get("signature"))
             for raw in index["libraries"]
         )
-        self.options = _options(path, index.get("options", {}))
+        try:
+            self.options = Options.from_json(index.get("options", {}))
+        except InputError as error:
+            raise DocumentError(f"bundle {path}: $.options: {error}", path="$.options") from None
         self.flow: str | None = index.get("flow")
         source = index.get("source")
         self.source = source and BundleSource(source["model"], tuple(source["data"]))
@@ -128,23 +125,23 @@ class Bundle:
         )
         self.files: Mapping[str, str] = {name: row["sha256"] for name, row in index["files"].items()}
         self.sizes: Mapping[str, int] = {name: row["bytes"] for name, row in index["files"].items()}
-        self.memo: dict[
-            str, tuple[Any, ...]
-        ] = {}  # program -> layouts of its inputs (runtime/stitching/executable.py)
+        # program -> layouts of the program's inputs (runtime/stitching/executable.py)
+        self.memo: dict[str, tuple[Any, ...]] = {}
         self._members = members
         self._views: dict[str, memoryview] = {}
-        self._digests: dict[tuple[int, ...], dict[str, bytes]] = {}  # of parameters, by the file's numbers
+        self._digests: dict[tuple[int, ...], dict[str, bytes]] = {}  # hashes of values, by parameter file
         self._judged: dict[BundleLibrary, LibraryFile] = {}
         if self.params_file is not None:
             check_slots(self.slots, self.sizes[self.params_file], f"bundle {path}")
 
     @property
     def rebuilt(self) -> bool:
-        """Whether its programs run with kernels that are compiled here."""
+        """Whether the programs run with kernels that are compiled on this machine."""
         return self.kernels == KERNELS[2]
 
     def program(self, name: str | None = None) -> BundleProgram:
-        """The program of that name, the first without one. Raises DocumentError with "did you mean"."""
+        """The program of that name; without a name, the first program. Raises DocumentError with "did you
+        mean"."""
         if name is None and self.programs:
             return self.programs[0]
         for program in self.programs:
@@ -155,15 +152,15 @@ class Bundle:
         raise DocumentError(f"bundle {self.path} has no {which}{did_you_mean(name or '', known)}", got=name)
 
     def member(self, file: str) -> Member:
-        """Where the bytes of one file lie. Raises DocumentError for a name that it has not."""
+        """The Member with the bytes of the file named ``file``. Raises DocumentError for an unknown name."""
         if file not in self._members:
-            raise DocumentError(
-                f"bundle {self.path} has no file {file!r}{did_you_mean(file, self._members)}", got=file
-            )
+            text = f"bundle {self.path} has no file {file!r}{did_you_mean(file, self._members)}"
+            raise DocumentError(text, got=file)
         return self._members[file]
 
     def read(self, file: str) -> memoryview:
-        """The bytes of one file, mapped; its hash is compared the first time. Raises DocumentError."""
+        """The bytes of the file named ``file``, mapped. The file's hash is compared the first time. Raises
+        DocumentError."""
         member = self.member(file)
         if file not in self._views:
             view = member.view(mapped=not self.verified)
@@ -172,8 +169,8 @@ class Bundle:
         return self._views[file]
 
     def verify(self, tell: Count = uncounted) -> None:
-        """Compare the sha256 of every file with what the index says. ``tell`` is called with (files compared,
-        files in all). Raises DocumentError, which names the first that differs."""
+        """Compare the sha256 of every file with the index. ``tell``: function that is called with (files
+        compared, files in total). Raises DocumentError, which names the first file that differs."""
         for done, name in enumerate(self.files):
             tell(done, len(self.files))
             got = hashlib.sha256(self._members[name].view()).hexdigest()
@@ -181,7 +178,7 @@ class Bundle:
         tell(len(self.files), len(self.files))
 
     def sealed(self, library: BundleLibrary) -> Sealed:
-        """The bytes of a library, copied to where nothing can change them, their hash compared. Raises
+        """The bytes of a library, copied to memory that cannot be changed, with their hash compared. Raises
         DocumentError, LibraryError."""
         name = f"{self.path.name}/{library.file}"
         made = seal(name, *self._members[library.file])
@@ -191,18 +188,17 @@ class Bundle:
     def judge(self, library: BundleLibrary) -> LibraryFile:
         """A library, read once and not opened. Raises as sealed and read_library do."""
         if library not in self._judged:
-            self._judged[library] = judge_sealed(
-                self.path / library.file, self.sealed(library), library.signature
-            )
+            sealed = self.sealed(library)
+            self._judged[library] = judge_sealed(self.path / library.file, sealed, library.signature)
         return self._judged[library]
 
     def params(self, program: BundleProgram) -> dict[str, np.ndarray]:
-        """Parameters of a program by input name, in a mapping of the file that is this call's own: what is
-        written to them stays in it. Raises ParamsError, DocumentError."""
+        """Parameters of a program by input name, in a private mapping of the file: writes to the arrays do
+        not reach the file. Raises ParamsError, DocumentError."""
         return self.mapped(program).values
 
     def mapped(self, program: BundleProgram) -> Mapped:
-        """params(), with the hashes of them that are known. Raises as params."""
+        """The arrays of params(), with the hashes of these arrays that are known. Raises as params."""
         missing = sorted({key for key in program.params.values() if key not in self.slots})
         if missing:
             raise DocumentError(
@@ -212,28 +208,22 @@ class Bundle:
             )
         if not program.params:
             return Mapped({}, {})
-        assert self.params_file is not None  # the file of the slots, of which there are some
+        assert self.params_file is not None  # there are slots, so there is a parameter file
         found, which = map_values(
             *self._members[self.params_file],
             self.slots,
             set(program.params.values()),
             self.files[self.params_file] if self.verified else None,
         )
-        return Mapped(
-            {name: found[key] for name, key in program.params.items()}, self._digests.setdefault(which, {})
-        )
-
-
-def _options(path: Path, raw: Mapping[str, Any]) -> Options:
-    try:
-        return Options.from_json(raw)
-    except InputError as error:
-        raise DocumentError(f"bundle {path}: $.options: {error}", path="$.options") from None
+        values = {name: found[key] for name, key in program.params.items()}
+        return Mapped(values, self._digests.setdefault(which, {}))
 
 
 class Mapped(NamedTuple):
-    """Parameters in a mapped file: ``values`` by input name; ``digests`` of these very values, by key: the
-    code that makes one adds it, so that programs of one bundle do not hash what they share twice."""
+    """Parameters in a mapped file. ``values`` {input name: array}. ``digests`` {key of the values: hash of
+    the values}: code that computes a hash adds it here, so that programs of one bundle do not hash shared
+    values twice.
+    """
 
     values: dict[str, np.ndarray]
     digests: dict[str, bytes]
@@ -265,10 +255,10 @@ def _program(raw: Mapping[Any, Any]) -> BundleProgram:
 
 
 def read_bundle(path: str | os.PathLike[str], verify: str = "quick") -> Bundle:
-    """Open a bundle. ``verify`` "full": every file that is used is read into memory and its sha256 compared,
-    parameters too, so that what changes later changes nothing. Raises InputError for another word,
-    DocumentError where it is no bundle, of another version, where a file is
-    missing, has another size or hash, or a path that leaves the bundle."""
+    """Open a bundle. ``verify``: extent of the check. With "full", every used file, also that of the
+    parameters, is read into memory and its sha256 is compared, so that later changes of files have no effect.
+    Raises InputError for another value of ``verify``, DocumentError for anything but a bundle of this
+    version, and for a file that is missing, has another size or hash, or a path outside the bundle."""
     if verify not in ("quick", "full"):
         raise InputError(f"verify is 'quick' or 'full', got {verify!r}", got=verify, wanted=("quick", "full"))
     path = as_path(path, "a bundle")
@@ -279,12 +269,8 @@ def read_bundle(path: str | os.PathLike[str], verify: str = "quick") -> Bundle:
         zipped = zip_members(path) if is_zip else None
         index = _read_index(path, zipped)
         if len(index["files"]) > MOST_MEMBERS:
-            raise DocumentError(
-                f"bundle {path}: it has {len(index['files'])} files, at most {MOST_MEMBERS} are read",
-                got=len(index["files"]),
-                wanted=MOST_MEMBERS,
-                path="$.files",
-            )
+            text = f"bundle {path}: it has {len(index['files'])} files, at most {MOST_MEMBERS} are read"
+            raise DocumentError(text, got=len(index["files"]), wanted=MOST_MEMBERS, path="$.files")
         members = {name: find_member(path, name, zipped) for name in index["files"]}
         check_references(path, index)
         _check_sizes(path, index, members)
@@ -296,23 +282,17 @@ def read_bundle(path: str | os.PathLike[str], verify: str = "quick") -> Bundle:
 def _check_sizes(path: Path, index: Mapping[Any, Any], members: Mapping[str, Member]) -> None:
     for name, row in index["files"].items():
         if members[name].size != row["bytes"]:
-            raise DocumentError(
+            text = (
                 f"bundle {path}: file {name} was changed: it has {members[name].size} bytes, "
-                f"{INDEX} says {row['bytes']}",
-                got=members[name].size,
-                wanted=row["bytes"],
-                path=f"$.files[{name!r}]",
+                f"{INDEX} says {row['bytes']}"
             )
+            raise DocumentError(text, got=members[name].size, wanted=row["bytes"], path=f"$.files[{name!r}]")
 
 
 def _compare(path: Path, name: str, got: str, wanted: str) -> None:
     if got != wanted:
-        raise DocumentError(
-            f"bundle {path}: file {name} was changed: its sha256 is {got}, {INDEX} says {wanted}",
-            got=got,
-            wanted=wanted,
-            path=f"$.files[{name!r}]",
-        )
+        text = f"bundle {path}: file {name} was changed: its sha256 is {got}, {INDEX} says {wanted}"
+        raise DocumentError(text, got=got, wanted=wanted, path=f"$.files[{name!r}]")
 
 
 def _read_index(path: Path, zipped: Mapping[str, Member] | None) -> dict[Any, Any]:
@@ -320,17 +300,12 @@ def _read_index(path: Path, zipped: Mapping[str, Member] | None) -> dict[Any, An
         raise DocumentError(f"{path} is no bundle: it has no {INDEX}", got=str(path))
     member = Member(path / INDEX, 0, (path / INDEX).stat().st_size) if zipped is None else zipped[INDEX]
     if member.size > _MOST_INDEX:
-        raise DocumentError(
-            f"{path}: {INDEX} has {member.size} bytes, at most {_MOST_INDEX} are allowed", got=member.size
-        )
+        text = f"{path}: {INDEX} has {member.size} bytes, at most {_MOST_INDEX} are allowed"
+        raise DocumentError(text, got=member.size)
     index = parse_json(bytes(member.view()), f"{path}: {INDEX}", fractions=False)
     version = index.get("version") if isinstance(index, dict) else None
     if version != VERSION:
-        raise DocumentError(
-            f"{path} is a bundle of version {str(version)[:40]}, this runtime reads version {VERSION}",
-            got=version,
-            wanted=VERSION,
-            path="$.version",
-        )
+        text = f"{path} is a bundle of version {str(version)[:40]}, this runtime reads version {VERSION}"
+        raise DocumentError(text, got=version, wanted=VERSION, path="$.version")
     check_schema(index, "bundle", f"{path}: {INDEX}")
     return index

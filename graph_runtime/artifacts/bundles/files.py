@@ -1,4 +1,4 @@
-"""The files of a bundle, in a folder or in a stored zip: where their bytes lie, and views of them."""
+"""The files of a bundle, in a folder or in a stored zip: places and views of their bytes."""
 
 from __future__ import annotations
 
@@ -9,43 +9,38 @@ from ...base.errors import DocumentError
 from ...base.files.mapped import map_file, open_file
 from ...base.files.zip_size import most_members
 
-__all__ = ["INDEX", "Member", "check_name", "find_member", "zip_members"]
-
 INDEX = "bundle.json"
-MOST_MEMBERS = 4096  # two files a program, and libraries; 200,000 would take 14 s to look at
-_LOCAL_HEADER = 30  # bytes; name and extra field follow, whose lengths stand in its last 4
+MOST_MEMBERS = 4096  # most files: two per program, and libraries; checking 200,000 would take 14 s
+_LOCAL_HEADER = 30  # bytes of a header, of which the last 4 are the lengths of the name and the extra field
 
 
 class Member(NamedTuple):
-    """``size`` bytes of the file ``file``, from ``begin``."""
+    """A file's bytes in a bundle: ``size`` bytes of the file at the path ``file``, from byte ``begin`` on."""
 
     file: Path
     begin: int
     size: int
 
     def view(self, *, mapped: bool = True) -> memoryview:
-        """The bytes, mapped for reading or read. Raises DocumentError where they are no longer there."""
+        """The bytes, mapped for reading if ``mapped``, else read. Raises DocumentError if the file cannot be
+        read."""
         try:
             return map_file(self.file, self.begin, self.size, mapped=mapped)
         except OSError as error:
-            raise DocumentError(
-                f"cannot read {self.file}: {error.strerror or error}", got=str(self.file)
-            ) from None
+            text = f"cannot read {self.file}: {error.strerror or error}"
+            raise DocumentError(text, got=str(self.file)) from None
 
 
 def zip_members(path: Path) -> dict[str, Member]:
-    """Every member of a stored zip by name. Raises DocumentError for one that is compressed or cut off,
-    ValueError and NotImplementedError for what zipfile does not read."""
-    import zipfile  # takes 3 ms, and most bundles are folders
+    """Every member of a stored zip by name. Raises DocumentError for a compressed or truncated member,
+    ValueError and NotImplementedError for zips that zipfile cannot read."""
+    import zipfile  # the import takes 3 ms, and most bundles are folders
 
     members = {}
     size = path.stat().st_size
     if (count := most_members(map_file(path))) > MOST_MEMBERS:
-        raise DocumentError(
-            f"bundle {path}: its zip has {count} members, at most {MOST_MEMBERS} are read",
-            got=count,
-            wanted=MOST_MEMBERS,
-        )
+        text = f"bundle {path}: its zip has {count} members, at most {MOST_MEMBERS} are read"
+        raise DocumentError(text, got=count, wanted=MOST_MEMBERS)
     with open_file(path) as file:
         try:
             infos = zipfile.ZipFile(file).infolist()
@@ -67,14 +62,15 @@ def zip_members(path: Path) -> dict[str, Member]:
             members[info.filename] = Member(path, begin, info.file_size)
     end = 0
     for name, member in sorted(members.items(), key=lambda item: item[1].begin):
-        if member.begin < end:  # many names for the same bytes stand for more than the file has
-            raise DocumentError(f"bundle {path}: {name} lies over another member", got=name)
+        if member.begin < end:  # if members shared bytes, their sizes could add up to more than the file
+            raise DocumentError(f"bundle {path}: {name} overlaps another member", got=name)
         end = member.begin + member.size
     return members
 
 
 def find_member(path: Path, name: str, zipped: dict[str, Member] | None) -> Member:
-    """A file that the index names. Raises DocumentError where it is missing or lies outside of the bundle."""
+    """The Member of the file that the index calls ``name``. Raises DocumentError if the file is missing or
+    outside the bundle."""
     check_name(path, name)
     if zipped is not None:
         if name not in zipped:
@@ -87,18 +83,9 @@ def find_member(path: Path, name: str, zipped: dict[str, Member] | None) -> Memb
 
 
 def check_name(path: Path, name: str) -> None:
-    """Raise DocumentError for a name that no file in a bundle can have."""
+    """Raise DocumentError for an invalid name of a file in a bundle."""
     pure = PurePosixPath(name)
-    if (
-        pure.is_absolute()
-        or ".." in pure.parts
-        or "\\" in name
-        or "\0" in name
-        or not pure.parts
-        or name == INDEX
-    ):
-        raise DocumentError(
-            f"bundle {path}: {name!r} is no file name of a bundle: paths are relative and stay inside",
-            got=name,
-            path=f"$.files[{name!r}]",
-        )
+    outside = pure.is_absolute() or ".." in pure.parts or "\\" in name or "\0" in name
+    if outside or not pure.parts or name == INDEX:
+        text = f"bundle {path}: {name!r} is no file name of a bundle: paths are relative and stay inside"
+        raise DocumentError(text, got=name, path=f"$.files[{name!r}]")

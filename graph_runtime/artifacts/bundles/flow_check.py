@@ -1,8 +1,8 @@
-"""Whether a flow.json can be walked: an independent look at what another module, or another hand, wrote.
+"""Check of a flow.json, independent of the code that writes it.
 
-check_flow() reads the document alone, and the names of the programs' inputs and outputs: that each step reads
-what is there before it, that a final step leaves all outputs, and that steps are a tree. What a value is, and
-how large, a run sees where it is set (Session.set_input).
+check_flow() reads only the document and the names of the programs' inputs and outputs. It checks that each
+step reads only values made before that step, that all outputs exist after a final step, and that the steps
+form a tree. Types and sizes of values are checked in a run, when they are set (Session.set_input).
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ from ...base.errors import DocumentError, did_you_mean
 from ...base.json_text import parse_json
 from ...ir.documents.document import check_schema
 
-__all__ = ["Program", "check_flow", "constant_array", "read_flow"]
-
-_MOST_DEPTH, _MOST_CHAIN = 8, 64  # loops in loops; steps, each of which waits for values of the one before
-Program = tuple[Sequence[str], Sequence[str]]  # names of a program's inputs without parameters, and outputs
+_MOST_DEPTH, _MOST_CHAIN = 8, 64  # most nested loops; most steps in a row that each need the step before
+Program = tuple[Sequence[str], Sequence[str]]  # (names of inputs without parameters, names of outputs)
 
 
 def read_flow(data: bytes, programs: Mapping[str, Program], what: str) -> dict[str, Any]:
@@ -40,7 +38,7 @@ def read_flow(data: bytes, programs: Mapping[str, Program], what: str) -> dict[s
 
 
 def constant_array(raw: Mapping[str, Any], what: str, path: str) -> np.ndarray:
-    """The array of a constant. Raises DocumentError where its bytes do not fill its shape."""
+    """The array of a constant. Raises DocumentError if its bytes do not fill its shape."""
     try:
         dtype = dtypes.to_numpy(dtypes.canonical(raw["dtype"]))
         data = base64.b64decode(raw["data"], validate=True)
@@ -53,7 +51,7 @@ def constant_array(raw: Mapping[str, Any], what: str, path: str) -> np.ndarray:
 
 
 def check_flow(document: Mapping[str, Any], programs: Mapping[str, Program], what: str) -> None:
-    """Raise DocumentError, with the path, for a document, valid by its schema, that cannot be walked."""
+    """Raise DocumentError, with the path, for a document that fits its schema but cannot be run."""
     _Check(document, programs, what).run()
 
 
@@ -70,7 +68,7 @@ class _Check:
             constant_array(raw, self.what, f"$.constants[{key!r}]")
         for what in ("inputs", "outputs"):
             names = [port["name"] for port in self.document[what]]
-            self._need(len(set(names)) == len(names), f"a name stands twice: {names[:10]}", f"$.{what}")
+            self._need(len(set(names)) == len(names), f"a name is listed twice: {names[:10]}", f"$.{what}")
             for i, port in enumerate(self.document[what]):
                 if port["dtype"]:
                     self._dtype(port["dtype"], f"$.{what}[{i}].dtype")
@@ -104,13 +102,13 @@ class _Check:
         self.seen_flows.add(at)
         flow = self.document["flows"][at]
         names = flow["inputs"]
-        self._need(len(set(names)) == len(names), "an input stands twice", f"{path}.inputs")
+        self._need(len(set(names)) == len(names), "an input is listed twice", f"{path}.inputs")
         for i, first in enumerate(flow["first"]):
             self._kinds(first["kinds"], names, f"{path}.first[{i}].kinds")
             self._steps(first["step"], set(names), flow["outputs"], depth)
 
     def _steps(self, first: int, values: set[str], outputs: Sequence[str], depth: int) -> None:
-        """All steps from one on."""
+        """Check all steps that follow from step ``first``."""
         stack = [(first, values, 0)]
         while stack:
             at, there, length = stack.pop()
@@ -124,31 +122,29 @@ class _Check:
             for name, key in step["constants"].items():
                 self._known(key, self.document["constants"], "constant", f"{path}.constants[{name!r}]")
             if step["last"]:
-                self._need(not step["then"], "a last step has steps behind it", f"{path}.then")
+                self._need(not step["then"], "a last step has further steps", f"{path}.then")
                 for name in outputs:
                     self._known(name, there | step["constants"].keys(), "value", path)
             for name in (*step["asks"], *step["sized"]):
                 self._known(name, there, "value", path)
             for i, child in enumerate(step["then"]):
+                same = len(child["asked"]) == len(step["asks"])
                 self._need(
-                    len(child["asked"]) == len(step["asks"]),
-                    "other values are asked for",
-                    f"{path}.then[{i}]",
+                    same, "it lists another number of values than the step asks for", f"{path}.then[{i}]"
                 )
                 self._kinds(child["kinds"], step["sized"], f"{path}.then[{i}].kinds")
                 stack.append((child["step"], set(there), length + 1))
 
     def _step(self, step: Mapping[str, Any], path: str, there: set[str], depth: int) -> set[str]:
-        """The values that are there behind a step."""
+        """Check one step; return the names of the values that exist after the step."""
         there = set(there)
         if step["program"] is None:
             self._need(not (step["reads"] or step["makes"] or step["bounds"]), "it has no program", path)
         else:
             self._known(step["program"], self.programs, "program", f"{path}.program")
             inputs, outputs = self.programs[step["program"]]
-            self._need(
-                len(step["reads"]) == len(inputs), f"its program reads {len(inputs)} values", f"{path}.reads"
-            )
+            text = f"its program reads {len(inputs)} values"
+            self._need(len(step["reads"]) == len(inputs), text, f"{path}.reads")
             for i, read in enumerate(step["reads"]):
                 self._known(read["name"], there, "value", f"{path}.reads[{i}]")
             made = [part for parts in step["makes"].values() for part in _parts(parts)]
@@ -167,7 +163,7 @@ class _Check:
     def _loop(self, loop: Mapping[str, Any], path: str, there: set[str], depth: int) -> None:
         own = 2 if loop["op"] == "Loop" else loop["attributes"].get("num_scan_inputs", 0)
         counted = isinstance(own, int) and 0 < own <= len(loop["reads"])
-        self._need(counted, "it has not the inputs that it needs", f"{path}.reads")
+        self._need(counted, "it lacks an input that it needs", f"{path}.reads")
         states = len(loop["reads"]) - own
         self._need(states == loop["states"], f"its inputs are of {states} states", f"{path}.states")
         self._need(len(loop["names"]) == states + own, "its body has other inputs", f"{path}.names")
@@ -192,7 +188,7 @@ class _Check:
         self._flow(loop["flow"], depth + 1)
 
     def _scan(self, loop: Mapping[str, Any], path: str, inputs: int) -> None:
-        """The lists of a Scan have an element for each input or output."""
+        """Check that each list in a Scan has as many elements as the Scan has inputs or outputs."""
         counts = {"scan_input": inputs, "scan_output": len(loop["stacked"])}
         for name, value in loop["attributes"].items():
             where = f"{path}.attributes[{name!r}]"
@@ -201,7 +197,7 @@ class _Check:
             kind = next((kind for kind in counts if name in (f"{kind}_axes", f"{kind}_directions")), None)
             self._need(kind is not None and loop["op"] == "Scan", "a loop has no such attribute", where)
             right = isinstance(value, list) and len(value) in (0, counts[kind or "scan_input"])
-            self._need(right, "it has not one element for each", where)
+            self._need(right, "it needs one element for each input or output", where)
 
 
 def _parts(parts: Any) -> Sequence[str]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["flow_text"]
-
 
 def flow_text(document: Mapping[str, Any]) -> str:
-    """What its runs do: steps, by what leads to them."""
+    """The steps of a run as text, with the conditions that lead to them."""
     lines: list[str] = []
     _flow(document, document["flows"][0], "", lines)
     return "\n".join(lines)
@@ -34,9 +32,8 @@ def _step(document: Mapping[str, Any], step: Mapping[str, Any], indent: str, lin
     for name, bound in step["bounds"].items():
         lines.append(f"{indent}size of {name} along axis {bound['axis']}: {bound['size']}")
     for loop in step["loops"]:
-        lines.append(
-            f"{indent}{loop['op']} {loop['name']!r} makes {', '.join(filter(None, loop['results']))}"
-        )
+        results = ", ".join(filter(None, loop["results"]))
+        lines.append(f"{indent}{loop['op']} {loop['name']!r} makes {results}")
         if "flow" in loop:
             _flow(document, document["flows"][loop["flow"]], indent + "    ", lines)
     for child in step["then"]:

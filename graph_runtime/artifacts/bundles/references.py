@@ -1,88 +1,59 @@
-"""Whether parts of bundle.json, valid by its schema, fit one another."""
+"""Check that the parts of a bundle.json agree with one another, which its schema cannot check."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ...base.errors import DocumentError, did_you_mean
 from ...base.machine import devices
 
-__all__ = ["check_references"]
-
-
-def _check_devices(path: Path, names: Sequence[str]) -> None:
-    """Raise DocumentError for a device that only tests have, and for a board that is a file."""
-    for i, device in enumerate(names):
-        if devices.is_test_only(device):
-            raise DocumentError(
-                f"bundle {path}: device {device} is for tests only: its kernels compute nothing",
-                got=device,
-                path=f"$.devices[{i}]",
-            )
-        if devices.is_file(device):
-            raise DocumentError(
-                f"bundle {path}: device {device} is a board of a file, which another machine has not: give a "
-                f"board of schemas/devices",
-                got=device,
-                path=f"$.devices[{i}]",
-            )
-
-
-def _check_whole(path: Path, index: Mapping[Any, Any], model: str | None) -> None:
-    """Raise DocumentError for a bundle with nothing to run, and for a model that no flow leads to."""
-    if not index["programs"] and model is None:
-        raise DocumentError(f"bundle {path}: it has neither programs nor a model", path="$.programs")
-    if model is not None and "flow" not in index:
-        raise DocumentError(f"bundle {path}: it has a model and no flow of it", path="$.source")
-
 
 def check_references(path: Path, index: Mapping[Any, Any]) -> None:
-    """Raise DocumentError where parts of bundle.json, valid by its schema, contradict one another, and for a
-    device that no bundle may name."""
-    _check_devices(path, index["devices"])
+    """Raise DocumentError for a bundle.json that fits its schema but cannot be used: its parts contradict one
+    another, it has nothing to run, or one of its devices exists only in tests or is a board from a file."""
+
+    def need(holds: Any, text: str, at: str, got: Any = None) -> None:
+        if not holds:
+            raise DocumentError(f"bundle {path}: {text}", path=at, **({} if got is None else {"got": got}))
+
+    for i, device in enumerate(index["devices"]):
+        at, why = f"$.devices[{i}]", "for tests only: its kernels compute nothing"
+        need(not devices.is_test_only(device), f"device {device} is {why}", at, device)
+        why = "a board from a file, which other machines lack: give a board of schemas/devices"
+        need(not devices.is_file(device), f"device {device} is {why}", at, device)
+    programs, files = index["programs"], index["files"]
+    source = index.get("source", {"model": None, "data": []})
+    need(programs or source["model"] is not None, "it has neither programs nor a model", "$.programs")
+    need(source["model"] is None or "flow" in index, "it has a model and no flow of it", "$.source")
+    for at, file in _files_of(index, source):
+        need(file in files, f"{file!r} is not among its files{did_you_mean(file, files)}", at, file)
+    for key in ("graph", "plan"):  # a file read for many programs could take many times its bytes of memory
+        owner: dict[str, str] = {}
+        for i, program in enumerate(programs):
+            file, name = program.get(key), program["name"]
+            first = name if file is None else owner.setdefault(file, name)
+            text = f"programs {first!r} and {name!r} have the same file, {file}: give each its own {key}"
+            need(first == name, text, f"$.programs[{i}].{key}", file)
+    for i, program in enumerate(programs):
+        text = f"program {program['name']!r} is const and overwrites an input: one excludes the other"
+        aliases = program["aliases"]
+        need(not (program.get("const") and aliases), text, f"$.programs[{i}]", aliases)
+    names = [program["name"] for program in programs]
+    need(len(set(names)) == len(names), f"two programs have one name: {names}", "$.programs", names)
+
+
+def _files_of(index: Mapping[Any, Any], source: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(JSON path, file) of each file that the index names."""
     named = [
-        (f"$.programs[{i}].{key}", p[key])
-        for i, p in enumerate(index["programs"])
+        (f"$.programs[{i}].{key}", program[key])
+        for i, program in enumerate(index["programs"])
         for key in ("graph", "plan")
-        if p.get(key) is not None
+        if program.get(key) is not None
     ]
     named += [(f"$.libraries[{i}].file", entry["file"]) for i, entry in enumerate(index["libraries"])]
     named += [("$.params.file", index["params"]["file"])] if index["params"] else []
     named += [("$.flow", index["flow"])] if "flow" in index else []
-    source = index.get("source", {"model": None, "data": []})
-    if source["model"] is not None:
-        named += [("$.source.model", source["model"]), *(("$.source.data", file) for file in source["data"])]
-    _check_whole(path, index, source["model"])
-    for where, file in named:
-        if file not in index["files"]:
-            raise DocumentError(
-                f"bundle {path}: {file!r} is not among its files{did_you_mean(file, index['files'])}",
-                got=file,
-                path=where,
-            )
-    for key in ("graph", "plan"):  # so that all programs together are no more to read than the files are
-        owner: dict[str, str] = {}
-        for i, program in enumerate(index["programs"]):
-            file, name = program.get(key), program["name"]
-            if file is not None and owner.setdefault(file, name) != name:
-                raise DocumentError(
-                    f"bundle {path}: programs {owner[file]!r} and {name!r} are one file, "
-                    f"{file}: each has its own {key}",
-                    got=file,
-                    path=f"$.programs[{i}].{key}",
-                )
-    for i, program in enumerate(index["programs"]):
-        if program.get("const") and program["aliases"]:
-            raise DocumentError(
-                f"bundle {path}: program {program['name']!r} is const and overwrites an "
-                "input: one excludes the other",
-                got=program["aliases"],
-                path=f"$.programs[{i}]",
-            )
-    names = [p["name"] for p in index["programs"]]
-    if len(set(names)) != len(names):
-        raise DocumentError(
-            f"bundle {path}: two programs have one name: {names}", got=names, path="$.programs"
-        )
+    named += [("$.source.model", source["model"])] if source["model"] is not None else []
+    return named + [("$.source.data", file) for file in source["data"] if source["model"] is not None]

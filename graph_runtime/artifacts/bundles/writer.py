@@ -1,5 +1,5 @@
-"""Writing bundles: one appears whole or not at all, because it is made beside its place and renamed. Equal
-contents give equal bytes. Parameters are streamed: one of them is in memory at a time."""
+"""Writer of bundles. A bundle appears whole or not at all: it is written beside its final path and then
+renamed. Equal contents give equal bytes. Parameters are streamed: only one is in memory at a time."""
 
 from __future__ import annotations
 
@@ -27,13 +27,11 @@ from .bundle import FORMAT, VERSION, BundleLibrary, BundleProgram, BundleSource
 from .files import INDEX, check_name, zip_members
 from .references import check_references
 
-__all__ = ["FLOW", "PARAMS", "write_bundle"]
-
 PARAMS, FLOW = "params.bin", "flow.json"
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can hold
-_PAGE = 4096  # what a member of a zip is aligned to
-_PADDING_ID = b"\x35\xd9"  # of an extra field that only fills, as other aligners of zips have it
-_ZIP64 = 1 << 31  # sizes near and above it need a longer header
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can store
+_PAGE = 4096  # bytes; members of a zip begin at multiples of this size
+_PADDING_ID = b"\x35\xd9"  # id of an extra field used as padding, as in other tools that align zips
+_ZIP64 = 1 << 31  # bytes from which on a member needs a longer header
 _CHUNK = 1 << 20
 
 
@@ -50,11 +48,11 @@ def write_bundle(
     source: BundleSource | None = None,
     tell: Count = uncounted,
 ) -> Path:
-    """Write a bundle: a stored zip if ``path`` ends in .zip, else a folder. ``files`` {name: bytes, or a
-    path to copy} must have every file that programs and libraries name. ``params`` {key: an array or a
-    Constant}. ``options``: those that it was compiled with. ``flow``: flow.json, if runs go by one;
-    ``source``: the model that it is of, if that is among the files. ``tell`` is called with (parameters
-    written, parameters in all).
+    """Write a bundle: a stored zip if ``path`` ends in .zip, else a folder. ``files`` {name: bytes, or the
+    path of a file to copy}: contains every file that programs and libraries name. ``params`` {key: an array
+    or a Constant}. ``options``: options of the compilation. ``flow``: contents of flow.json, if the bundle
+    has a flow; ``source``: the flow's model, if ``files`` has it. ``tell``: function that is called with
+    (parameters written, parameters in total).
 
     An older bundle at ``path`` is replaced; anything else there is refused. Raises DocumentError, what
     reading a Constant raises, and WriteError.
@@ -106,7 +104,8 @@ def _slot(slot: Slot) -> dict[str, Any]:
 
 
 def _program(program: BundleProgram) -> dict[Any, Any]:
-    """As bundle.json has it: what is only said when it is true is left out otherwise."""
+    """The entry of a program in bundle.json. The fields ``const`` and ``plan`` are left out if they are not
+    set."""
     raw = asdict(program)
     return {key: value for key, value in raw.items() if key not in ("const", "plan") or value}
 
@@ -118,7 +117,7 @@ def _library(library: BundleLibrary) -> dict[Any, Any]:
 
 @contextmanager
 def _opened(data: bytes | memoryview | os.PathLike[str]) -> Iterator[tuple[IO[bytes], int]]:
-    """A stream of what stands for a file, and its bytes."""
+    """A stream of a file's contents, and its size in bytes."""
     if isinstance(data, (bytes, memoryview)):
         yield io.BufferedReader(_Viewed(data)), len(data)
         return
@@ -126,15 +125,14 @@ def _opened(data: bytes | memoryview | os.PathLike[str]) -> Iterator[tuple[IO[by
         with open_file(data):
             pass
     except OSError as error:
-        raise DocumentError(
-            f"cannot read {data}, which the bundle takes along: {error.strerror}", got=str(data)
-        ) from None
+        text = f"cannot read {data}, which the bundle takes along: {error.strerror}"
+        raise DocumentError(text, got=str(data)) from None
     with open_file(data) as file:
         yield file, os.fstat(file.fileno()).st_size
 
 
 class _Viewed(io.RawIOBase):
-    """A stream over bytes that copies none of them before they are read: a mapped model may be large."""
+    """A stream over bytes. No bytes are copied before they are read, because a mapped model may be large."""
 
     def __init__(self, data: bytes | memoryview):
         self._data, self._at = memoryview(data), 0
@@ -149,11 +147,12 @@ class _Viewed(io.RawIOBase):
         return len(part)
 
 
-# **************** what may be replaced ****************
+# **************** replacing a bundle ****************
 
 
 def _refuse_to_overwrite(path: Path) -> None:
-    """Raise GraphRuntimeError for what is no bundle: replacing takes away all that is there."""
+    """Raise GraphRuntimeError if anything but a bundle is at ``path``, because replacing it deletes all of
+    it."""
     if not os.path.lexists(path) or _is_ours(path):
         return
     kind = "folder" if path.is_dir() else "file" if path.is_file() else "link, device or pipe"
@@ -165,21 +164,14 @@ def _refuse_to_overwrite(path: Path) -> None:
 
 
 def _is_ours(path: Path) -> bool:
-    """An empty folder, a folder with a bundle's index, or a zip with one."""
+    """Whether the path is an empty folder, or a folder or zip with a bundle's index."""
     try:
         if path.suffix != ".zip":
             return path.is_dir() and (not any(path.iterdir()) or _is_index(read_file(path / INDEX)))
         if not path.is_file():
             return False
         return _is_index(bytes(zip_members(path)[INDEX].view()))
-    except (
-        DocumentError,
-        OSError,
-        LookupError,
-        ValueError,
-        NotImplementedError,
-        RuntimeError,
-    ):
+    except (DocumentError, OSError, LookupError, ValueError, NotImplementedError, RuntimeError):
         return False
 
 
@@ -191,11 +183,11 @@ def _is_index(data: bytes) -> bool:
     return isinstance(index, dict) and index.get("format") == FORMAT
 
 
-# **************** where it is written ****************
+# **************** sinks ****************
 
 
 class _Hashed:
-    """A sink that counts and hashes what it passes on."""
+    """A sink that counts and hashes the bytes that it passes on."""
 
     def __init__(self, file: IO[bytes], path: Path):
         self._file, self._path, self.count, self.digest = file, path, 0, hashlib.sha256()
@@ -209,8 +201,8 @@ class _Hashed:
 
 @contextmanager
 def _sink(file: IO[bytes], path: Path) -> Iterator[_Hashed]:
-    """A sink into a file, which is closed: what is left of it is written then. An error of the block's own
-    is none of writing."""
+    """A sink into a file, which is flushed and closed at the end of the block. An error raised in the block
+    itself is not reported as a write error."""
     try:
         yield _Hashed(file, path)
     finally:
@@ -238,11 +230,12 @@ class _Zip:
 
     @contextmanager
     def member(self, name: str, size: int) -> Iterator[_Hashed]:
-        """A sink for a member of ``size`` bytes, which begins at a page, so that it can be mapped."""
+        """A sink for a member of ``size`` bytes, which begins at a multiple of _PAGE, so that it can be
+        mapped."""
         info = zipfile.ZipInfo(name, _EPOCH)
         info.file_size = size
         long = size > _ZIP64 - (_ZIP64 >> 3)
-        assert self.archive.fp is not None  # it is open
+        assert self.archive.fp is not None  # the file of the archive is open
         before = self.archive.fp.tell() + 30 + len(name.encode()) + (20 if long else 0) + 4
         info.extra = _PADDING_ID + (-before % _PAGE).to_bytes(2, "little") + bytes(-before % _PAGE)
         with told(self.path):
@@ -253,11 +246,7 @@ class _Zip:
 
 @contextmanager
 def _zip(path: Path) -> Iterator[_Zip]:
-    with (
-        writing(path) as part,
-        part.open("wb") as file,
-        zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive,
-    ):
+    with writing(path) as part, part.open("wb") as file, zipfile.ZipFile(file, "w") as archive:
         yield _Zip(archive, path)
 
 
@@ -279,8 +268,8 @@ def _folder(path: Path) -> Iterator[_Folder]:
 
 
 def _swap(made: Path, path: Path) -> None:
-    """Put ``made`` where another folder is. A folder cannot be renamed onto a full one: the old one steps
-    aside between two renames."""
+    """Move the folder ``made`` to ``path``. A folder cannot be renamed onto a non-empty folder, so the old
+    folder is first moved aside."""
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
     try:
         os.rename(path, aside / "bundle")

@@ -1,5 +1,6 @@
-"""What module libraries say of themselves, read from their bytes before anything is opened.
+"""Descriptions of module libraries, read from their bytes before anything is opened.
 
-Read: manifest (what a library has), elf (whether it is whole, what it exports), judge (all of it; whether
-this CPU runs it says base/machine/isa). graph_runtime/run/library.py opens them.
+Read: manifest (a library's kernels), elf (whether the file is whole, and its exports), judge (the whole
+description; base/machine/isa decides whether this CPU runs a library). graph_runtime/run/library.py opens
+libraries.
 """

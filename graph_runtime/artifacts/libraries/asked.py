@@ -1,5 +1,5 @@
-"""Which packed functions a library of TVM's will ask for, read from its file: generated code has their names
-as texts, and hands them to TVMBackendGetFuncFromEnv when an operator first runs."""
+"""Packed functions that a library of TVM's will look up, found in its file: generated code contains the names
+as texts, and passes them to TVMBackendGetFuncFromEnv when an operator first runs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Any
 
 from .elf import BLOB, SharedObject
 
-__all__ = ["asked", "way_out"]
-
 _ASK = "TVMBackendGetFuncFromEnv"
-# how names of TVM's global functions begin, and what one is
+# prefixes of TVM's global functions, and the form of a name
 _BEGINS = tuple(f"{word}.".encode() for word in "tvm runtime device_api vm relay topi ethos hexagon".split())
 _NAME = re.compile(rb"[A-Za-z_]+(\.[A-Za-z_]\w*)+")
-_BEFORE = frozenset((string.ascii_letters + string.digits + "_.").encode())  # in the midst of a text
+# characters; after one of these, a name is only the end of a longer text
+_BEFORE = frozenset((string.ascii_letters + string.digits + "_.").encode())
 _LONGEST = 256
-# what a name begins with -> whose it is, and what to do
+# prefix of a function's name -> (the function's owner, the remedy)
 _RECOMPILE = "compile the model without it (target without -libs=...)"
 _OWNERS = (
     ("tvm.contrib.cublas", "cuBLAS (-libs=cublas)", "compile for the cpu (target llvm)"),
@@ -38,12 +37,12 @@ _OWNERS = (
 
 
 def asked(shared: SharedObject, data: memoryview) -> list[str]:
-    """The names that the file has as whole texts; [] for a library that asks for no function. ``data``: its
-    bytes, of which the import blob is not looked at."""
+    """The names that occur in the file as whole texts; [] for a library that looks up no function. ``data``:
+    the file's bytes; the import blob in them is skipped."""
     if _ASK not in shared.undefined and f"__{_ASK}" not in shared.objects:
         return []
     found: set[str] = set()
-    whole: Any = data.obj  # an mmap and bytes find fast, which views cannot
+    whole: Any = data.obj  # an mmap or bytes has find, a memoryview does not
     for first, last in shared.beside(BLOB, len(data)):
         part = data[first:last]
         source, shift = (whole, first) if len(whole) == len(data) else (bytes(part), 0)
@@ -58,7 +57,8 @@ def asked(shared: SharedObject, data: memoryview) -> list[str]:
 
 
 def _whole(source: Any, at: int) -> bytes:
-    """The text at a place, where it begins there and is a name; else nothing."""
+    """The name that begins at byte ``at`` of the file; b"" if a longer text contains that byte, or if the
+    text is no name."""
     if at and source[at - 1] in _BEFORE:
         return b""
     text = bytes(source[at : at + _LONGEST])
@@ -67,7 +67,7 @@ def _whole(source: Any, at: int) -> bytes:
 
 
 def way_out(name: str) -> str:
-    """A sentence: the function, whose it was, and what to do about it."""
+    """A sentence that names the function and its owner, and gives the remedy."""
     own = f"give one of your own by register_func({name!r}, f)"
     for prefix, whose, advice in _OWNERS:
         if name.startswith(prefix):

@@ -1,5 +1,5 @@
-"""Just enough of ELF to judge a shared object before it is opened: whose machine it is for, whether it is
-whole, what it exports."""
+"""The part of ELF needed to judge a shared object before it is opened: the machine that the object is for,
+whether the file is whole, and the object's exports."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from pathlib import Path
 from ...base.errors import ForeignMachineError, LibraryError
 from ...base.machine import isa
 
-__all__ = ["BLOB", "Bytes", "SharedObject", "read_elf"]
-
 Bytes = bytes | mmap.mmap | memoryview
 
-BLOB = "__tvm_dev_mblob"  # of a library of TVM's: parameters and a graph, which may be most of the file
+BLOB = "__tvm_dev_mblob"  # symbol in TVM's libraries: parameters and a graph, perhaps most of the file
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -24,18 +22,19 @@ _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _MACHINES = {3: "i686", 20: "ppc", 21: "ppc64le", 40: "armv7l", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 _SHARED, _DYNSYM, _UNDEFINED = 3, 11, 0
-_FUNCTION_TYPES = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
-_OBJECT_TYPES = (0, 1)  # STT_NOTYPE (hand-written assembly), STT_OBJECT
+_FUNCTION_TYPES = (2, 10)  # symbol types STT_FUNC, STT_GNU_IFUNC
+_OBJECT_TYPES = (0, 1)  # symbol types STT_NOTYPE (hand-written assembly), STT_OBJECT
 _LOAD = 1
 _MOST_SYMBOLS = 1 << 19
-_NAME_SHARE = 4  # the names of a file's symbols have at most that many bytes for each of the file's
+_NAME_SHARE = 4  # most bytes of symbols' names, per byte of the file
 
 
 @dataclass(frozen=True, slots=True)
 class SharedObject:
-    """``arch`` as platform.machine() spells it, ``functions`` the names of the functions it defines for
-    others, ``objects`` {name: (address, bytes)} of its data, ``segments`` (first address, bytes in the file,
-    their offset) of what is mapped, ``undefined`` the names that others must define."""
+    """Description of a shared object: ``arch``: architecture as platform.machine() spells it; ``functions``:
+    names of exported functions; ``objects`` {name of a data symbol: (address, bytes)}; ``segments``: (first
+    address, bytes in the file, offset in the file) of each mapped part; ``undefined``: names that other
+    libraries must define."""
 
     arch: str
     functions: frozenset[str]
@@ -44,8 +43,9 @@ class SharedObject:
     undefined: frozenset[str]
 
     def view(self, name: str, data: Bytes) -> memoryview:
-        """The bytes of a data symbol in the file's ``data``, read-only: as many as it says, never beyond its
-        segment; none where the file has none for it."""
+        """A read-only view of a data symbol's bytes. ``data``: bytes of the file. The view has the symbol's
+        size, but ends with the symbol's segment at the latest; the view is empty if the file has no bytes for
+        the symbol."""
         value, size = self.objects[name]
         for first, in_file, offset in self.segments:
             if first <= value < first + in_file:
@@ -54,8 +54,8 @@ class SharedObject:
         return memoryview(b"")
 
     def beside(self, name: str, size: int) -> list[tuple[int, int]]:
-        """The ranges, first byte and first behind, of a file of ``size`` bytes that a data symbol does not
-        cover: the whole file where it has none of that name."""
+        """[(first byte, end)] of the parts of the file that are outside the data symbol ``name``: the whole
+        file if it has no such symbol. ``size``: number of bytes of the file."""
         value, nbytes = self.objects.get(name, (0, 0))
         for first, in_file, offset in self.segments:
             if nbytes and first <= value < first + in_file:
@@ -65,10 +65,8 @@ class SharedObject:
 
 
 def read_elf(path: Path, data: Bytes) -> SharedObject:
-    """What a library file says of itself.
-
-    Raises LibraryError for one that is no 64-bit shared object, is for another architecture, or is cut off.
-    """
+    """The description of a library file. Raises LibraryError if the file is not a 64-bit shared object, is
+    for another architecture, or is truncated."""
     if len(data) < _HEADER.size or data[:4] != b"\x7fELF":
         raise LibraryError(f"{path} is no shared object (no ELF header)", got=str(path))
     fields = _HEADER.unpack_from(data)
@@ -77,24 +75,15 @@ def read_elf(path: Path, data: Bytes) -> SharedObject:
     arch = _MACHINES.get(machine, f"ELF machine {machine}")
     if ident[4:6] != b"\x02\x01" or arch != isa.host_arch():
         width = "" if ident[4] == 2 else " 32-bit"
-        raise ForeignMachineError(
-            f"{path} is for{width} {arch}, this machine is {isa.host_arch()}: compile the graph here",
-            got=arch,
-            wanted=isa.host_arch(),
-        )
+        text = f"{path} is for{width} {arch}, this machine is {isa.host_arch()}: compile the graph here"
+        raise ForeignMachineError(text, got=arch, wanted=isa.host_arch())
     if kind != _SHARED:
-        raise LibraryError(
-            f"{path} is ELF, but no shared object (type {kind}): link it with -shared",
-            got=kind,
-            wanted=_SHARED,
-        )
-    if table + count * entry_size > len(data) or (count and entry_size != _SECTION.size):
-        raise LibraryError(
-            f"{path} is cut off: its sections end at byte {table + count * entry_size}, the file at "
-            f"{len(data)}",
-            got=len(data),
-            wanted=table + count * entry_size,
-        )
+        text = f"{path} is ELF, but no shared object (type {kind}): link it with -shared"
+        raise LibraryError(text, got=kind, wanted=_SHARED)
+    end = table + count * entry_size
+    if end > len(data) or (count and entry_size != _SECTION.size):
+        text = f"{path} is cut off: its sections end at byte {end}, the file at {len(data)}"
+        raise LibraryError(text, got=len(data), wanted=end)
     segments = _segments(path, data, segments_at, segment_size, num_segments)
     sections = [_SECTION.unpack_from(data, table + i * entry_size) for i in range(count)]
     functions, objects, undefined = set(), {}, set()
@@ -111,7 +100,7 @@ def read_elf(path: Path, data: Bytes) -> SharedObject:
 def _segments(
     path: Path, data: Bytes, table: int, entry_size: int, count: int
 ) -> tuple[tuple[int, int, int], ...]:
-    """(first address, bytes in the file, their offset) of each part that the loader maps."""
+    """(first address, bytes in the file, offset in the file) of each part that the loader maps."""
     if table + count * entry_size > len(data) or (count and entry_size != _SEGMENT.size):
         raise LibraryError(f"{path}: its table of segments is malformed", got=str(path))
     found = []
@@ -120,11 +109,8 @@ def _segments(
         if kind != _LOAD:
             continue
         if offset + in_file > len(data):
-            raise LibraryError(
-                f"{path} is cut off: a segment ends at byte {offset + in_file}, the file at {len(data)}",
-                got=len(data),
-                wanted=offset + in_file,
-            )
+            text = f"{path} is cut off: a segment ends at byte {offset + in_file}, the file at {len(data)}"
+            raise LibraryError(text, got=len(data), wanted=offset + in_file)
         found.append((addr, in_file, offset))
     return tuple(found)
 
@@ -132,40 +118,27 @@ def _segments(
 def _symbols(
     path: Path, data: Bytes, sections: list[tuple[int, ...]]
 ) -> Iterator[tuple[str, int, int, int, int]]:
-    """(name, type, section, value, size) of each dynamic symbol.
-
-    Raises LibraryError for tables that lie outside of the file, and for more than a linker writes: several
-    tables, names that overlap each other again and again.
-    """
+    """(name, type, section, value, size) of each dynamic symbol. Raises LibraryError for tables outside the
+    file, and for forms that no linker writes: several tables, or names that overlap repeatedly."""
     tables = [row for row in sections if row[1] == _DYNSYM]
     if len(tables) > 1:
-        raise LibraryError(
-            f"{path} has {len(tables)} tables of dynamic symbols, a library has one",
-            got=len(tables),
-            wanted=1,
-        )
+        said = f"{path} has {len(tables)} tables of dynamic symbols, a library has one"
+        raise LibraryError(said, got=len(tables), wanted=1)
     for _, _, _, _, offset, size, link, _, _, entry_size in tables:
         names = sections[link] if link < len(sections) else None
-        if (
-            names is None
-            or entry_size != _SYMBOL.size
-            or size > _MOST_SYMBOLS * entry_size
-            or offset + size > len(data)
-            or names[4] + names[5] > len(data)
-        ):
+        fits = (
+            entry_size == _SYMBOL.size and size <= _MOST_SYMBOLS * entry_size and offset + size <= len(data)
+        )
+        if names is None or not fits or names[4] + names[5] > len(data):
             raise LibraryError(f"{path}: its table of dynamic symbols is malformed", got=str(path))
         strings = bytes(data[names[4] : names[4] + names[5]])
         left = _NAME_SHARE * len(data)
-        for name, info, _, section, value, symbol_size in _SYMBOL.iter_unpack(
-            data[offset : offset + size // entry_size * entry_size]
-        ):
+        symbols = _SYMBOL.iter_unpack(data[offset : offset + size // entry_size * entry_size])
+        for name, info, _, section, value, symbol_size in symbols:
             end = strings.find(b"\0", name)
             left -= max(0, (len(strings) if end < 0 else end) - name)
             if left < 0:
-                raise LibraryError(
-                    f"{path}: the names of its dynamic symbols have more than "
-                    f"{_NAME_SHARE} times the bytes of the file",
-                    got=str(path),
-                )
+                many = f"more than {_NAME_SHARE} times the bytes of the file"
+                raise LibraryError(f"{path}: the names of its dynamic symbols have {many}", got=str(path))
             text = strings[name : max(name, end)].decode("utf-8", "replace")
             yield text, info & 15, section, value, symbol_size

@@ -1,5 +1,4 @@
-"""The manifest that a module library carries: which kernels it has, for which ABI, ISA and device kinds,
-made of what.
+"""The manifest of a module library: its kernels, their ABI, ISA and device kinds, and their sources.
 
 In the file it is ``const char gr_manifest[]`` = MAGIC (16 bytes), u64 little-endian length, JSON. It is
 found by scanning the mapped file, so a library is judged before it is opened. Its JSON Schema is
@@ -25,30 +24,21 @@ from ...base.json_text import parse_json
 from ...base.machine.descriptors import HOST_KERNELS
 from ...ir.documents.document import check_schema
 
-__all__ = [
-    "ABI_VERSION",
-    "MAGIC",
-    "KernelEntry",
-    "Manifest",
-    "direct_symbol",
-    "find_manifest",
-    "manifest_in",
-    "read_manifest",
-]
-
-MAGIC = b"\x93GR-MANIFEST\r\n\x1a\n"  # 16 bytes, as PNG's: survives no text-mode transfer
-ABI_VERSION = 1  # GR_ABI_VERSION of native/include/gr_abi.h
-_MOST_BYTES = 8 << 20  # 25,000 kernels
+MAGIC = b"\x93GR-MANIFEST\r\n\x1a\n"  # 16 bytes; a transfer as text would change some
+ABI_VERSION = 1  # the number GR_ABI_VERSION in native/include/gr_abi.h
+_MOST_BYTES = 8 << 20  # most bytes of a manifest, enough for 25,000 kernels
 
 
 @dataclass(frozen=True, slots=True)
 class KernelEntry:
-    """One kernel. ``name`` is the func_name, ``symbol`` the direct entry (int32_t symbol(const gr_call *)),
-    ``args`` the (dtype, shape) of inputs then outputs, ``scratch`` host bytes, ``inplace`` inputs that
-    output 0 may overwrite, ``packed`` whether ``name`` is exported too, in TVM's packed convention.
+    """One kernel. ``name``: the func_name; ``symbol``: name of the direct entry (int32_t symbol(const gr_call
+    *)); ``args``: (dtype, shape) of each input, then of each output; ``scratch``: bytes of host memory that a
+    call needs; ``inplace``: indices of inputs that output 0 may overwrite; ``packed``: whether ``name`` is
+    also exported, in TVM's packed convention.
 
-    ``op`` is "" for a kernel that was written by hand. Dimensions of its shapes may be names, each of which
-    stands for one size in a call; a shape may be a name that begins with "...": any shape, one in a call."""
+    ``op`` is "" for a handwritten kernel. A dimension in ``args`` may be a name, which means the same size
+    throughout a call. A shape may be a name that begins with "...", which means the same shape, of any rank,
+    throughout a call."""
 
     name: str
     kind: str
@@ -66,7 +56,8 @@ class KernelEntry:
         return f"{self.op}({', '.join(texts[: self.num_inputs])}) -> {', '.join(texts[self.num_inputs :])}"
 
     def takes(self, num_inputs: int, args: Sequence[tuple[str, tuple[int, ...]]]) -> bool:
-        """Whether the kernel may be called with ``num_inputs`` inputs and these types, outputs last."""
+        """Whether the kernel accepts these operands. ``num_inputs``: number of inputs; ``args``: types of the
+        inputs, then of the outputs."""
         if (num_inputs, len(args)) != (self.num_inputs, len(self.args)):
             return False
         sizes: dict[str, int] = {}
@@ -88,9 +79,9 @@ class KernelEntry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """``isa`` as in isa.py ("x86-64-v3"; "" where the architecture has one level), ``arch``
-    platform.machine(), ``sources`` a sha256 over sources, flags and compiler, ``importable`` whether Python
-    can import the library as a cffi module."""
+    """The manifest of a library. ``isa``: instruction set as in isa.py ("x86-64-v3"; "" if the architecture
+    has one level); ``arch``: architecture as platform.machine() spells it; ``sources``: sha256 of the
+    sources, flags and compiler; ``importable``: whether Python can import the library as a cffi module."""
 
     abi: int
     arch: str
@@ -102,7 +93,7 @@ class Manifest:
     kernels: tuple[KernelEntry, ...]
 
     def to_bytes(self) -> bytes:
-        """MAGIC, length, JSON: the manifest's bytes in the library."""
+        """The manifest's bytes in the library: MAGIC, length, JSON."""
         body = orjson.dumps(asdict(self), option=orjson.OPT_SORT_KEYS)
         return MAGIC + len(body).to_bytes(8, "little") + body
 
@@ -117,8 +108,8 @@ def direct_symbol(name: str, kind: str) -> str:
 
 
 def find_manifest(path: str | os.PathLike[str]) -> Manifest | None:
-    """The manifest of a library file, without opening the library; None where there is none (a library that
-    others made).
+    """The manifest of a library file, read without opening the library. None if the file has none, as
+    libraries of other systems.
 
     Raises LibraryError for a file that cannot be read, a malformed manifest, or one of another ABI version.
     """
@@ -133,14 +124,15 @@ def find_manifest(path: str | os.PathLike[str]) -> Manifest | None:
 def manifest_in(
     path: Path, data: mmap.mmap | memoryview, ranges: Sequence[tuple[int, int]] | None = None
 ) -> Manifest | None:
-    """As find_manifest, for the bytes of a library; ``path`` is what errors call it. ``ranges`` (first byte,
-    first behind) in which it may begin: anywhere by default."""
+    """The manifest in the bytes of a library, as by find_manifest; ``path``: name of the library in errors.
+    ``ranges``: pairs (first byte, end) of the parts of the file in which the manifest may begin; by default
+    the whole file."""
     body = _locate(path, data, ranges or [(0, len(data))])
     return None if body is None else _parse(path, body)
 
 
 def read_manifest(path: str | os.PathLike[str]) -> Manifest:
-    """As find_manifest, with a LibraryError where there is none."""
+    """The manifest of a library file, as by find_manifest, but raises LibraryError if there is none."""
     manifest = find_manifest(path)
     if manifest is None:
         raise LibraryError(
@@ -151,26 +143,20 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
 
 
 def _locate(path: Path, data: mmap.mmap | memoryview, ranges: Sequence[tuple[int, int]]) -> bytes | None:
-    at = next((at for first, last in ranges if (at := _find(data, MAGIC, first, last)) >= 0), -1)
-    if at < 0:
+    pattern = re.compile(re.escape(MAGIC))  # a memoryview has no method find
+    found = next((hit for first, last in ranges if (hit := pattern.search(data, first, last))), None)
+    if found is None:
         return None
+    at = found.start()
     start = at + len(MAGIC) + 8
     size = int.from_bytes(data[start - 8 : start], "little")
     if size > _MOST_BYTES or start + size > len(data):
-        raise LibraryError(
+        text = (
             f"{path}: the manifest at byte {at} says it has {size} bytes, the file ends before that (at "
-            f"{len(data)})",
-            got=size,
-            wanted=max(0, len(data) - start),
+            f"{len(data)})"
         )
+        raise LibraryError(text, got=size, wanted=max(0, len(data) - start))
     return bytes(data[start : start + size])
-
-
-def _find(data: mmap.mmap | memoryview, wanted: bytes, first: int, last: int) -> int:
-    """Where bytes stand first in a range, -1 where they do not. A memoryview has no find: a pattern looks for
-    them."""
-    found = re.compile(re.escape(wanted)).search(data, first, last)
-    return found.start() if found else -1
 
 
 def _parse(path: Path, body: bytes) -> Manifest:
@@ -179,40 +165,24 @@ def _parse(path: Path, body: bytes) -> Manifest:
     except DocumentError as error:
         raise LibraryError(f"{path}: malformed manifest: {error}", path=error.path, got=str(path)) from None
     abi = raw.get("abi") if isinstance(raw, dict) else None
-    if (
-        isinstance(abi, int) and abi != ABI_VERSION
-    ):  # first: another version may look different everywhere else
-        raise LibraryError(
+    if isinstance(abi, int) and abi != ABI_VERSION:  # checked first: other versions may differ everywhere
+        text = (
             f"{path} was built for kernel ABI {abi}, this runtime has ABI {ABI_VERSION}: compile the graph "
-            f"again",
-            got=abi,
-            wanted=ABI_VERSION,
+            f"again"
         )
+        raise LibraryError(text, got=abi, wanted=ABI_VERSION)
     try:
         check_schema(raw, "manifest", "gr_manifest")
-        return Manifest(
-            **{
-                **raw,
-                "abi": int(raw["abi"]),
-                "flags": tuple(raw["flags"]),
-                "kernels": tuple(map(_kernel, raw["kernels"])),
-            }
-        )
+        flags, kernels = tuple(raw["flags"]), tuple(map(_kernel, raw["kernels"]))
+        return Manifest(**{**raw, "abi": int(raw["abi"]), "flags": flags, "kernels": kernels})
     except DocumentError as error:
         raise LibraryError(f"{path}: malformed manifest: {error}", path=error.path, got=str(path)) from None
 
 
 def _kernel(raw: dict[str, Any]) -> KernelEntry:
     args = tuple((dtypes.canonical(dtype), _shape(shape)) for dtype, shape in raw["args"])
-    entry = KernelEntry(
-        **{
-            **raw,
-            "args": args,
-            "inplace": tuple(map(int, raw["inplace"])),
-            "scratch": int(raw["scratch"]),
-            "num_inputs": int(raw["num_inputs"]),
-        }
-    )
+    sizes = {"scratch": int(raw["scratch"]), "num_inputs": int(raw["num_inputs"])}
+    entry = KernelEntry(**{**raw, "args": args, "inplace": tuple(map(int, raw["inplace"])), **sizes})
     if entry.num_inputs > len(args) or any(i >= entry.num_inputs for i in entry.inplace):
         raise DocumentError(
             f"kernel {entry.name} says it has {entry.num_inputs} inputs, inplace {list(entry.inplace)} and "

@@ -1,12 +1,12 @@
-"""Bytes of a library that came with a file: copied to memory that nothing can change, then hashed, judged
-and opened from there. So what is opened is what was hashed, whatever is written to the file or put into its
-place meanwhile, and a bundle that is overwritten or cut changes no code that runs.
+"""Bytes of a library that came with a bundle. They are copied to memory that nothing can change, and then
+hashed, judged and opened from there. So the opened bytes are the hashed ones, even if the file is written or
+replaced meanwhile, and overwriting or truncating a bundle changes no running code.
 
     Member --seal--> Sealed: fd of a sealed memfd, sha256
 
-Equal bytes are held once in a process, and the dynamic linker, which knows files by their inode, maps them
-once too. The descriptor stays open with the object: debuggers read symbols by ``path``, and memory maps name
-it as ``name`` says.
+A process holds equal bytes only once, and so the dynamic linker, which identifies files by inode, maps them
+only once. The descriptor is open as long as the Sealed exists: debuggers read symbols by ``path``, and memory
+maps show ``name``.
 """
 
 from __future__ import annotations
@@ -22,15 +22,13 @@ from pathlib import Path
 from ...base.errors import LibraryError
 from ...base.locks import new_lock
 
-__all__ = ["Sealed", "seal"]
-
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _MOST_BYTES = 2 << 30
-_LONGEST_NAME = 200  # bytes; Linux takes 249
+_LONGEST_NAME = 200  # most bytes of a name; Linux allows 249
 
 
 class Sealed:
-    """``size`` bytes in memory that cannot change, and their ``sha256`` in hex."""
+    """Sealed bytes: ``size`` bytes in memory that cannot change, and their ``sha256`` in hex."""
 
     name: str
     size: int
@@ -43,14 +41,14 @@ class Sealed:
 
     @property
     def path(self) -> str:
-        """A path by which this process, and debuggers of the same user, open the bytes."""
+        """A path at which this process, and debuggers of the same user, can open the bytes."""
         return f"/proc/{os.getpid()}/fd/{self._fd}"
 
     def view(self) -> memoryview:
         """The bytes, mapped for reading."""
         if not self.size:
             return memoryview(b"")
-        # private: of a sealed file the system refuses a shared mapping, even one for reading
+        # a private mapping, because the system refuses a shared mapping of a sealed file, even for reading
         flags = mmap.MAP_PRIVATE | mmap.MAP_POPULATE
         return memoryview(mmap.mmap(self._fd, self.size, flags=flags, prot=mmap.PROT_READ))
 
@@ -60,17 +58,17 @@ _held_lock = new_lock()
 
 
 def seal(name: str, file: Path, begin: int, size: int) -> Sealed:
-    """``size`` bytes of a file, from ``begin``. ``name`` is what errors and memory maps call them.
+    """``size`` bytes of a file, from byte ``begin`` on, sealed in memory. ``name``: the name of the bytes in
+    errors and memory maps.
 
-    Raises LibraryError where the file cannot be read or is shorter, or there is no memory for them.
+    Raises LibraryError if the file cannot be read or is shorter, or if there is not enough memory.
     """
     if size > _MOST_BYTES:
-        raise LibraryError(
-            f"library {name} has {size} bytes, at most {_MOST_BYTES} come with a bundle; a "
-            "larger one is named by its path",
-            got=size,
-            wanted=_MOST_BYTES,
+        text = (
+            f"library {name} has {size} bytes, in a bundle at most {_MOST_BYTES} are "
+            "allowed: give a larger library by its path"
         )
+        raise LibraryError(text, got=size, wanted=_MOST_BYTES)
     fd = -1
     try:
         fd = os.memfd_create(
@@ -98,11 +96,8 @@ def _copy(name: str, file: Path, begin: int, size: int, target: int) -> None:
         while at < begin + size:
             moved = os.sendfile(target, source, at, begin + size - at)
             if not moved:
-                raise LibraryError(
-                    f"library {name} is cut off: it ends at byte {at - begin} of {size}",
-                    got=at - begin,
-                    wanted=size,
-                )
+                text = f"library {name} is cut off: it ends at byte {at - begin} of {size}"
+                raise LibraryError(text, got=at - begin, wanted=size)
             at += moved
     finally:
         os.close(source)

@@ -1,3 +1,2 @@
-"""Files and folders: how they are written (writing, temporary), mapped and found (folders), and what an ended
-process left behind of them; zip_size is the bound of archives from outside.
-"""
+"""Files and folders: writing (writing, temporary), mapping, finding (folders), and cleaning up after ended
+processes (left_behind); zip_size bounds the number of members of an archive from outside."""

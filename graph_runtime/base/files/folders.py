@@ -1,9 +1,8 @@
-"""Folders that only their user can write to: what is found there, that user put there.
+"""Folders that only their user can write to, so that all files there are that user's.
 
-A folder is so where it is the user's and others may not write to it, and where they cannot put another one in
-its place: each folder on the way belongs to the user or to root, and others may write there only where the
-sticky bit keeps them from renaming what is not theirs (/tmp).
-"""
+Such a folder belongs to the user, others may not write to it, and they cannot put another one in its place:
+each parent belongs to the user or to root, and others may write there only if the sticky bit keeps them from
+renaming files of other users (/tmp)."""
 
 from __future__ import annotations
 
@@ -11,13 +10,12 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["make_private", "why_not_private", "why_replaceable"]
-
 _BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def why_not_private(folder: Path) -> str:
-    """Why files of a folder that is there may be another's; "" where they are the user's. Raises OSError."""
+    """Text: why an existing folder may have files of another user; "" if all files in the folder are the
+    user's. Raises OSError."""
     user, state = os.geteuid(), folder.stat()
     if not stat.S_ISDIR(state.st_mode):
         return "it is no folder"
@@ -29,8 +27,8 @@ def why_not_private(folder: Path) -> str:
 
 
 def why_replaceable(folder: Path) -> str:
-    """Why others may put another folder in the place of one that is there; "" where they may not. Raises
-    OSError."""
+    """Text: how other users could put another folder in the place of an existing folder; "" if they cannot.
+    Raises OSError."""
     user = os.geteuid()
     for part in folder.resolve().parents:
         state = part.stat()
@@ -46,8 +44,8 @@ def _written_by_others(part: Path, state: os.stat_result) -> str:
 
 
 def make_private(folder: Path) -> str:
-    """Make a folder for the user alone, and those on the way that are not there; why_not_private of it then,
-    by whatever process it was made. Raises OSError."""
+    """Make a folder for the user alone, with missing parents. Returns why_not_private of the folder,
+    whichever process made it. Raises OSError."""
     for part in reversed((folder, *folder.parents)):
         if not part.exists():
             try:

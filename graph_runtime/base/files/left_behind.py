@@ -1,11 +1,13 @@
-"""Folders of processes that were killed, and what still writes into them: both end here.
+"""Folders of killed processes, and the processes that still write into them: both are removed here.
 
-    hold(folder)           this process has the folder, until it ends or closes what it gets
-    sweep(parent)          those folders go that no process has
+    hold(folder)           this process holds the folder until it ends or closes the descriptor
+    sweep(parent)          remove the folders that no process holds
 
-As a program, with a pipe for standard input and ``parent`` as argument, it sweeps as soon as the process at
-the pipe's other end is gone. So it imports the standard library alone, and nothing of this package.
-"""
+As a script, with a pipe for standard input and ``parent`` as argument, this module sweeps as soon as the
+process at the pipe's other end is gone. It sweeps again while a folder is left whose process is gone: a child
+of that process may hold the folder and write to it until the child ends, which takes a while on a busy
+machine. Folders of processes that live are not waited for. So that it runs as
+a script, this module imports the standard library alone."""
 
 from __future__ import annotations
 
@@ -20,14 +22,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["PREFIX", "hold", "sweep"]
-
-PREFIX = "graph_runtime."  # of the folders' names
-_TRIES, _PAUSE = 100, 0.05  # looks at what still runs, seconds between two
+PREFIX = "graph_runtime."  # how the folders' names begin
+_TRIES, _PAUSE = 100, 0.05  # number of looks for processes that still write, and seconds between two looks
+_SWEEPS, _BETWEEN = 60, 1.0  # number of sweeps of a watcher, and seconds between two sweeps
 
 
 def hold(folder: Path) -> int | None:
-    """The descriptor by which this process has a folder; None where it is gone, or another process has it."""
+    """The descriptor by which this process holds a folder; None if the folder is gone, or another process
+    holds it."""
     try:
         held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -43,8 +45,8 @@ def hold(folder: Path) -> int | None:
 
 
 def sweep(parent: Path) -> None:
-    """End what writes into the folders in ``parent`` that no process has, and remove them: those alone that
-    are this user's and that no other enters."""
+    """Kill the processes that write into the folders in ``parent`` that no process holds, and remove these
+    folders. Only folders of this user that no other user can enter are looked at."""
     for folder in _own_folders(parent):
         held = hold(folder)
         if held is not None:
@@ -67,7 +69,8 @@ def _own_folders(parent: Path) -> Iterator[Path]:
 
 
 def _end_writers(folder: Path) -> None:
-    """Kill the processes that write into a folder: some of Ray's outlive the one that started them."""
+    """Kill the processes that write into a folder: for example processes of Ray, some of which outlive the
+    process that started them."""
     for _ in range(_TRIES):
         found = list(_writers(os.path.realpath(folder) + os.sep))
         if not found:
@@ -79,7 +82,7 @@ def _end_writers(folder: Path) -> None:
 
 
 def _writers(inside: str) -> Iterator[int]:
-    """Processes that have a file in a folder, or one that was there, open to write."""
+    """Ids of the processes that have a file of a folder, perhaps a deleted one, open for writing."""
     with contextlib.suppress(OSError), os.scandir("/proc") as entries:
         for entry in entries:
             if entry.name.isdecimal() and int(entry.name) != os.getpid() and _writes(entry.path, inside):
@@ -87,7 +90,7 @@ def _writers(inside: str) -> Iterator[int]:
 
 
 def _writes(process: str, inside: str) -> bool:
-    with contextlib.suppress(OSError), os.scandir(f"{process}/fd") as files:  # it has ended, or is another's
+    with contextlib.suppress(OSError), os.scandir(f"{process}/fd") as files:  # ended, or another user's
         for file in files:
             with contextlib.suppress(OSError):
                 writable = file.stat(follow_symlinks=False).st_mode & stat.S_IWUSR
@@ -96,6 +99,22 @@ def _writes(process: str, inside: str) -> bool:
     return False
 
 
+def _is_left(folder: Path) -> bool:
+    """Whether the process that took a folder's lock is gone. A child may have inherited the descriptor, and
+    then keeps holding the lock; /proc/locks names the process that took the lock."""
+    with contextlib.suppress(OSError):
+        inode = str(folder.stat().st_ino)
+        for line in Path("/proc/locks").read_text().splitlines():
+            words = line.split()
+            if words[1] == "FLOCK" and words[5].rpartition(":")[2] == inode:
+                return not Path("/proc", words[4]).exists()
+    return folder.exists()
+
+
 if __name__ == "__main__":
     sys.stdin.buffer.read()
-    sweep(Path(sys.argv[1]))
+    for _ in range(_SWEEPS):
+        sweep(Path(sys.argv[1]))
+        if not any(map(_is_left, _own_folders(Path(sys.argv[1])))):
+            break
+        time.sleep(_BETWEEN)

@@ -1,8 +1,7 @@
-"""Files that are read: regular ones only, and those that are mapped are known, so that an access to one that
-was cut short can be explained (native/core/mapped.c) before it ends the process.
+"""Reading of regular files. Mapped files are registered: an access to a file that was truncated meanwhile
+ends the process, and native/core/mapped.c explains it first.
 
-``GR_MAP=0`` reads into memory what else is mapped. Then no file that changes later can be noticed.
-"""
+``GR_MAP=0`` reads files into memory instead. Then later changes of a file have no effect."""
 
 from __future__ import annotations
 
@@ -13,14 +12,15 @@ import stat
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from io import BufferedReader
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from .. import config
-
-__all__ = ["Watched", "map_file", "map_opened", "name_parts", "open_file", "read_file", "tell_of"]
+from ..errors import InputError
 
 _KINDS = {
     stat.S_IFIFO: "a pipe",
@@ -29,11 +29,11 @@ _KINDS = {
     stat.S_IFSOCK: "a socket",
 }
 _PIECE = 64 << 20
-Parts = Mapping[str, tuple[int, int]]  # what lies at which bytes of a mapping: first, and first behind
+Parts = Mapping[str, tuple[int, int]]  # {name: (first byte, byte after the last)} of the parts of a mapping
 
 
 class Watched(NamedTuple):
-    """``size`` bytes of a file from address ``begin`` on."""
+    """A mapping: ``size`` bytes of a file, from address ``begin`` on."""
 
     begin: int
     size: int
@@ -41,15 +41,15 @@ class Watched(NamedTuple):
     parts: Parts
 
 
-Watcher = Callable[[Watched], None]
+Watcher = Callable[[int, int, bytes, int, list[int], int], None]  # C function gr_mapped_watch of gr_core.h
 _known: weakref.WeakKeyDictionary[mmap.mmap, Watched] = weakref.WeakKeyDictionary()
 _watchers: list[tuple[Watcher, Callable[[int], None]]] = []
 
 
 @contextmanager
 def open_file(path: str | os.PathLike[str]) -> Iterator[BufferedReader]:
-    """A regular file, open for reading. Raises OSError for anything else, without waiting for a pipe's writer
-    or reading a device, and ValueError for a path with a NUL."""
+    """A regular file, open for reading. Raises OSError for a file of another kind, without waiting for a
+    pipe's writer or reading a device, and ValueError for a path with a NUL."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") if not stat.S_ISDIR(os.fstat(handle).st_mode) else _refused(handle) as file:
         kind = stat.S_IFMT(os.fstat(file.fileno()).st_mode)
@@ -67,7 +67,7 @@ def _refused(handle: int) -> Iterator[BufferedReader]:
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
-    """All bytes of a regular file. Raises as open_file."""
+    """All bytes of a regular file. Raises the errors of open_file."""
     with open_file(path) as file:
         return file.read()
 
@@ -81,12 +81,10 @@ def map_file(
     parts: Parts | None = None,
     mapped: bool = True,
 ) -> memoryview:
-    """Bytes of a regular file, ``size`` of them from ``begin`` on, all by default: mapped, or read where
-    ``mapped`` is False or GR_MAP is 0. ``private``: writable, and what is written stays in this mapping.
-    ``parts`` as name_parts.
-
-    Raises OSError as open_file, and where the file has fewer bytes.
-    """
+    """``size`` bytes of a regular file from ``begin`` on, by default all bytes. The bytes are mapped, or read
+    into memory if ``mapped`` is False or GR_MAP is 0. ``private``: whether the bytes are writable, with
+    writes that stay in this mapping. ``parts`` as in name_parts. Raises the errors of open_file, and OSError
+    if the file has fewer bytes."""
     with open_file(path) as file:
         return map_opened(file, path, begin, size, private=private, parts=parts, mapped=mapped)
 
@@ -101,13 +99,13 @@ def map_opened(
     parts: Parts | None = None,
     mapped: bool = True,
 ) -> memoryview:
-    """map_file of the regular file at ``path``, which is open."""
+    """As map_file, of the regular file at ``path`` that is already open as ``file``."""
     there = os.fstat(file.fileno()).st_size
     size = max(there - begin, 0) if size is None else size
     if begin + size > there:
         raise OSError(
             errno.EIO,
-            f"it was cut while it was in use: it has {there} bytes, not {begin + size}",
+            f"the file was truncated while it was in use: it has {there} bytes, not {begin + size}",
             os.fspath(path),
         )
     if not size:
@@ -130,19 +128,20 @@ def map_opened(
 
 
 def _read(file: BufferedReader, begin: int, size: int, private: bool) -> memoryview:
-    data = memoryview(mmap.mmap(-1, size))  # at a page, as what is mapped
+    data = memoryview(mmap.mmap(-1, size))  # a new anonymous mapping, so that the data begin at a page
     file.seek(begin)
     done = 0
     while done < size:
         got = file.readinto(data[done : done + _PIECE])
         if not got:
-            raise OSError(errno.EIO, f"it was cut while it was read, after {begin + done} bytes")
+            raise OSError(errno.EIO, f"the file was truncated while it was read, after {begin + done} bytes")
         done += got
     return data if private else data.toreadonly()
 
 
 def name_parts(view: memoryview, parts: Parts) -> None:
-    """Say what lies where in the bytes that map_file gave: {name of a tensor: (first byte, first behind)}."""
+    """Name the parts of a mapping, for error texts. ``view``: bytes from map_file; ``parts`` {name of a
+    tensor: (first byte, byte after the last)}."""
     if isinstance(view.obj, mmap.mmap) and (known := _known.get(view.obj)) is not None:
         skipped = _address(view) - known.begin
         _watch(
@@ -153,10 +152,11 @@ def name_parts(view: memoryview, parts: Parts) -> None:
 
 
 def tell_of(watch: Watcher, forget: Callable[[int], None]) -> None:
-    """Call ``watch`` for every mapping there is or will be, ``forget`` with its address before it goes."""
+    """Call ``watch`` for every present and future mapping, and ``forget`` with a mapping's address before the
+    mapping ends."""
     _watchers.append((watch, forget))
     for made, known in list(_known.items()):
-        watch(known)
+        watch(*_as_in_c(known))
         weakref.finalize(made, forget, known.begin).atexit = False
 
 
@@ -164,10 +164,36 @@ def _watch(made: mmap.mmap, file: str, parts: Parts) -> None:
     is_new = made not in _known
     _known[made] = known = Watched(_address(made), len(made), file, parts)
     for watch, forget in _watchers:
-        watch(known)
+        watch(*_as_in_c(known))
         if is_new:
             weakref.finalize(made, forget, known.begin).atexit = False
 
 
+def _as_in_c(known: Watched) -> tuple[int, int, bytes, int, list[int], int]:
+    """Arguments of gr_mapped_watch for a mapping: its address and size, the names of the file and of its
+    parts, each ended by a 0 byte, and the begin and end of each part."""
+    names = (known.file, *known.parts)
+    texts = b"\0".join(name.encode("utf-8", "replace").replace(b"\0", b"?") for name in names)
+    spans = [at for part in known.parts.values() for at in part]
+    return known.begin, known.size, texts, len(texts), spans, len(known.parts)
+
+
 def _address(data: mmap.mmap | memoryview) -> int:
     return np.frombuffer(data, np.uint8).ctypes.data
+
+
+def as_path(value: object, what: str) -> Path:
+    """A caller's path as a Path. Raises InputError for a value that is no path; ``what``: use of the path,
+    for error texts."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise InputError(f"{what} is given by a path, got {type(value).__name__}", got=type(value).__name__)
+    return Path(value)
+
+
+def data_folder(package: str) -> Path:
+    """The folder of a package."""
+    spec = find_spec(package)
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    # a package without an __init__, as native/, has no folder but only a name in an editable install
+    return next(folder for folder in map(Path, spec.submodule_search_locations) if folder.is_dir())

@@ -1,5 +1,5 @@
-"""Files appear whole or not at all: they are written beside their place and renamed. Where the disk, a quota
-or a limit is against that, a WriteError says what to do, and what was there before is there still."""
+"""Files appear whole or not at all: they are written under another name and renamed. If the disk, a quota or
+a limit prevents the writing, a WriteError says what to do, and the earlier file is unchanged."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import GraphRuntimeError, WriteError
-
-__all__ = ["told", "write_whole", "writing"]
 
 _ADVICE = {
     errno.ENOSPC: "free some of it, or choose another place",
@@ -27,7 +25,7 @@ _ADVICE = {
 
 @contextmanager
 def told(path: str | os.PathLike[str], hint: str = "") -> Iterator[None]:
-    """OSError of writing what will be ``path`` becomes a WriteError, which says what to do: ``hint`` too."""
+    """Turn an OSError raised while writing ``path`` into a WriteError with advice and ``hint``."""
     try:
         yield
     except OSError as error:
@@ -47,22 +45,17 @@ def writing(
     through: bool = False,
     parents: bool = False,
 ) -> Iterator[Path]:
-    """A name beside ``path`` to write to; it becomes ``path`` at once when the block ends well, and is gone
-    otherwise. ``mode`` of a new file, as far as the umask lets it; an older file's stays.
-
-    ``parents``: its folders are made. A link is followed. A device or a pipe is written to where
-    ``through``, else refused, because it would be replaced by a file. Raises WriteError; OSError of the block
-    becomes one.
-    """
+    """A temporary name beside ``path`` to write to; it becomes ``path`` when the block succeeds and is
+    removed otherwise. ``mode``: permissions of a new file, within the umask; an existing file keeps its own.
+    ``parents``: make missing folders of ``path``. A link is followed. A device or a pipe is written to
+    directly if ``through``, and refused otherwise, because the renamed file would replace it. Raises
+    WriteError, also in place of an OSError of the block."""
     path = Path(path)
     with told(path, hint):
         if path.exists() and not path.is_file():
             if not through or path.is_dir():
-                raise WriteError(
-                    f"cannot write {path}: it is no regular file and is not replaced",
-                    errno=errno.EISDIR if path.is_dir() else errno.EEXIST,
-                    got=str(path),
-                )
+                text = f"cannot write {path}: it is no regular file and is not replaced"
+                raise WriteError(text, errno=errno.EISDIR if path.is_dir() else errno.EEXIST, got=str(path))
             yield path
             return
         target = Path(os.path.realpath(path))
@@ -88,6 +81,6 @@ def write_whole(
     through: bool = False,
     parents: bool = False,
 ) -> None:
-    """Write a file as ``writing`` does."""
+    """Write ``data`` to a file as ``writing`` does."""
     with writing(path, mode, hint=hint, through=through, parents=parents) as part, part.open("wb") as file:
         file.write(data)

@@ -1,20 +1,19 @@
-"""How many members a zip has, before zipfile makes an object of each: 200,000 of them fit into 12 MB."""
+"""Number of a zip's members, found before zipfile makes an object of each: a file of 12 MB may have 200,000
+of them."""
 
 from __future__ import annotations
 
-__all__ = ["most_members"]
-
 _END, _END64, _MEMBER = b"PK\5\6", b"PK\6\6", b"PK\1\2"
-_LONGEST = 22 + (1 << 16)  # the record at the end, and its comment
-_UNKNOWN = 0xFFFFFFFF  # the longer record has the size
+_LONGEST = 22 + (1 << 16)  # bytes of the record at the end of a zip, with the longest possible comment
+_UNKNOWN = 0xFFFFFFFF  # value of a field whose number is in the zip64 record instead
 
 
 def most_members(data: memoryview) -> int:
-    """At least as many as zipfile would find; 0 for bytes that are no zip."""
+    """An upper bound of the number of members that zipfile would find; 0 for bytes that are no zip."""
     first = max(len(data) - _LONGEST, 0)
     tail = bytes(data[first:])
     at = len(tail) - 22
-    if at < 0 or tail[at : at + 4] != _END or tail[-2:] != b"\0\0":  # as zipfile looks for it
+    if at < 0 or tail[at : at + 4] != _END or tail[-2:] != b"\0\0":  # zipfile looks there first, too
         at = tail.rfind(_END)
     if at < 0 or at + 22 > len(tail):
         return 0

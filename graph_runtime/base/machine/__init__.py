@@ -1,5 +1,5 @@
-"""Devices, and the ways in which values lie on them.
+"""Devices and the layouts of values on them.
 
-Read: descriptors (a device kind, from schemas/devices/*.json), devices ("tt:0=n150" -> Device), layout
-(memory, arrangement, format, pages), shards (a tensor cut onto cores), isa (what the host's CPU can do).
-"""
+Read: descriptors (facts about a device kind, from schemas/devices/*.json), devices ("tt:0=n150" -> Device),
+layout (memory, arrangement, format, pages), shards (a tensor cut into one part for each core), isa
+(instruction sets of the host's CPU)."""

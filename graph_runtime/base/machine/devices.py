@@ -1,12 +1,11 @@
 """Devices as data: a kind, an ordinal and a descriptor (board x software stack, descriptors.py).
 
-``parse("tt:0")`` is the default board of the kind, ``parse("tt:0=n150")`` names one, with
-``tt:0=wormhole_b0/buda`` its stack and with ``tt:0=n150[rows=7,clock=900]`` harvested rows left and MHz; a
-caller's list may name a board by its file, ``tt:0=./mine.json``. ``node1/tt:0`` is a device of another
-machine, the node of that name of a cluster (docs/cluster.md); without a node a device is the caller's own
-machine's. A Device is a plain value: nothing is allocated before a session opens it
-(graph_runtime/run/device_handles.py).
-"""
+``parse("tt:0")`` is the default board of the kind, and ``parse("tt:0=n150")`` the board n150.
+``tt:0=wormhole_b0/buda`` also names the software stack. ``tt:0=n150[rows=7,clock=900]`` also gives the number
+of rows of cores left by harvesting and the clock in MHz. A caller's list may name a board by its file:
+``tt:0=./mine.json``. ``node1/tt:0`` is a device of another machine, the cluster's node of that name
+(docs/cluster.md); without a node the device belongs to the caller's machine. A Device is a plain value:
+nothing is allocated before a session opens it (graph_runtime/run/device_handles.py)."""
 
 from __future__ import annotations
 
@@ -19,38 +18,12 @@ from typing import Any
 
 from ..errors import DeviceError, did_you_mean
 from ..outside import load_entry_points
-from .descriptors import HOST_KERNELS, NO_KERNELS, Descriptor, boards, read_board, vary
-from .layout import Memory
-
-__all__ = [
-    "DLTYPE_CPU",
-    "DL_NAMES",
-    "HOST_KERNELS",
-    "NO_KERNELS",
-    "Descriptor",
-    "Device",
-    "Memory",
-    "boards",
-    "cpu",
-    "dl_kinds",
-    "dl_types",
-    "find_installed",
-    "is_afar",
-    "is_file",
-    "is_test_only",
-    "kernel_kinds",
-    "kernels_of",
-    "null",
-    "of_type",
-    "parse",
-    "parse_list",
-    "require_at_home",
-    "tt",
-    "type_name",
-]
+from .descriptors import NO_KERNELS, Descriptor, Memory, boards, read_board, vary
+from .layout import L1
 
 DLTYPE_CPU = 1
-# DLDeviceType names of dlpack.h and TVM's extras; a kind that a descriptor gives such a number comes first
+# DLDeviceType names of dlpack.h, and the further names of TVM. If the descriptor of a kind has one of these
+# numbers, the number means that kind.
 DL_NAMES = {
     "cpu": 1,
     "cuda": 2,
@@ -67,13 +40,13 @@ DL_NAMES = {
     "webgpu": 15,
     "hexagon": 16,
 }
-_TARGETS = {"llvm": DLTYPE_CPU, "c": DLTYPE_CPU}  # TVM's targets of the host
+_TARGETS = {"llvm": DLTYPE_CPU, "c": DLTYPE_CPU}  # TVM's names of the host as a target
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device a user names: "cpu:0", "tt:1", "node1/tt:0". Compared by kind, ordinal, board and node.
-    ``node``: the machine that it belongs to, "" for the caller's own."""
+    """A device that a user names: "cpu:0", "tt:1", "node1/tt:0". Devices are equal if kind, ordinal, board
+    and node are. ``node``: the device's machine, "" for the caller's own."""
 
     kind: str
     ordinal: int
@@ -82,33 +55,43 @@ class Device:
 
     @property
     def is_callers_host(self) -> bool:
-        """Whether it is the processor of the machine that asks, where inputs come from."""
+        """Whether the device is the processor of the caller's machine, where inputs come from."""
         return self.descriptor.on_host and not self.node
 
     @property
     def at_home(self) -> Device:
-        """The same device as its own machine names it."""
+        """The same device, as named on its own machine."""
         return replace(self, node="") if self.node else self
 
     @property
     def dl_type(self) -> int:
-        """The DLDeviceType number of its kind, as in device_index."""
+        """The DLDeviceType number of the device's kind, as in device_index."""
         return self.descriptor.dl_type
 
     @property
     def kernels(self) -> str:
-        """The kind whose kernels run here: its own, unless the descriptor names another."""
+        """The kind whose kernels run on this device: its own kind, unless the descriptor names another."""
         return self.descriptor.kernels
 
     @property
+    def has_l1(self) -> bool:
+        return any(memory.name == L1 for memory in self.descriptor.memories)
+
+    @property
+    def circular_cores(self) -> int:
+        """Number of cores that open circular buffers; 0 for a device without L1, or without kernels."""
+        rows, cols = self.descriptor.grid
+        return rows * cols if self.has_l1 and self.kernels != NO_KERNELS else 0
+
+    @property
     def main_memory(self) -> Memory:
-        """Where tensors live unless their layout says otherwise."""
+        """The memory of tensors whose layout does not name a memory."""
         return self.descriptor.memories[0]
 
     @property
     def spelling(self) -> str:
-        """What ``parse`` reads as this device: its name, with board, stack and parameters where they are not
-        the default."""
+        """The text that ``parse`` reads as this device: its name, and the board, stack and parameters that
+        are not the default."""
         name, file = self.descriptor.name, self.descriptor.file
         made = read_board(file) if file else boards().get(name)
         says = {"rows": self.descriptor.grid[0], "clock": self.descriptor.clock_mhz}
@@ -123,7 +106,7 @@ class Device:
 
 @cache
 def dl_kinds() -> dict[int, str]:
-    """The kind of each DLDeviceType that files may name, cpu first. Raises DeviceError where descriptors give
+    """The kind of each DLDeviceType that files may name, cpu first. Raises DeviceError if descriptors give
     one number to two kinds."""
     found: dict[int, str] = {}
     for number, kind in sorted((d.dl_type, d.kind) for d in boards().values() if not d.test_only):
@@ -133,25 +116,25 @@ def dl_kinds() -> dict[int, str]:
 
 
 def kernel_kinds() -> tuple[str, ...]:
-    """The kinds that kernels are made for: those that the descriptors' kinds run."""
+    """The kinds for which kernels are made: those whose kernels the kinds of all descriptors run."""
     return tuple(sorted({d.kernels for d in boards().values()} - {NO_KERNELS}))
 
 
 @cache
 def kernels_of(kind: str) -> str:
-    """The kind whose kernels a kind runs, "" for a kind that is not known."""
+    """The kind whose kernels run on devices of ``kind``; "" for an unknown kind."""
     return next((d.kernels for d in boards().values() if d.kind == kind), "")
 
 
 def dl_types() -> dict[str, int]:
-    """DLDeviceType by name: the kinds of the descriptors, cpu first, then dlpack's and TVM's names."""
+    """{name: DLDeviceType}: the kinds of the descriptors, cpu first, then the names of dlpack and TVM."""
     kinds = {kind: number for number, kind in dl_kinds().items()}
     return {**kinds, **{name: number for name, number in DL_NAMES.items() if name not in kinds}}
 
 
 def type_name(dl_type: int) -> str | None:
-    """What a DLDeviceType is called here: the kind that has it ("tt", where dlpack says ext_dev), else
-    dlpack's or TVM's name; None for a number that has none."""
+    """The name of a DLDeviceType number: the kind with this number ("tt" for the number that dlpack calls
+    ext_dev), else dlpack's or TVM's name. None for an unknown number."""
     return dl_kinds().get(dl_type) or {n: name for name, n in DL_NAMES.items()}.get(dl_type)
 
 
@@ -164,7 +147,7 @@ _DEVICE = re.compile(
 
 
 def _is_pair(value: Any) -> bool:
-    """Whether it is TVM's (type, id), of a DLDeviceType or a kind's name."""
+    """Whether a value is TVM's pair (type, id); the type is a DLDeviceType or the name of a kind."""
     if not isinstance(value, (tuple, list)) or len(value) != 2:
         return False
     number, ordinal = (hasattr(item, "__index__") and not isinstance(item, bool) for item in value)
@@ -173,10 +156,11 @@ def _is_pair(value: Any) -> bool:
 
 
 def parse(text: str | Device | tuple[int | str, int], files: bool = False) -> Device:
-    """A Device from "kind", "kind:ordinal" or "kind:ordinal=board", with "node/" first, "/stack" after a
-    board and "[rows=7,clock=900]" last; or from (type, id), the type a DLDeviceType: (1, 0) is cpu:0, (12,
-    0) is tt:0. ``files``: the board may be the path of a descriptor that ends in .json, which no document
-    may name. Raises DeviceError, with "did you mean"."""
+    """A Device from a text, or from a pair. The text is "kind", "kind:ordinal" or "kind:ordinal=board", with
+    "node/" before it, "/stack" after a board and "[rows=7,clock=900]" at the end if wanted. The pair is
+    (type, id), whose type is a DLDeviceType: (1, 0) is cpu:0, (12, 0) is tt:0. ``files``: whether the board
+    may be the path of a descriptor, which ends in .json; documents may not name such paths. Raises
+    DeviceError, with "did you mean"."""
     if isinstance(text, Device):
         return text
     if not isinstance(text, str) and _is_pair(text):
@@ -212,44 +196,38 @@ def _default_boards() -> dict[str, Descriptor]:
 
 @cache
 def find_installed() -> None:
-    """Import what installed packages name under the entry point. One that fails is a warning: its devices
-    stay unknown."""
+    """Import the modules that installed packages name under the entry point. A module that fails gives a
+    warning: its devices stay unknown."""
     load_entry_points("graph_runtime.devices", "devices")
 
 
 def _of_file(kind: str, path: str, files: bool) -> Descriptor:
-    """The descriptor of a path, of that kind."""
+    """The descriptor in the file ``path``, which must be of ``kind``."""
     if not files:
-        raise DeviceError(
-            f"board {path} is a file: only a list of devices that the caller gives names one", got=path
-        )
+        text = f"board {path} is a file: only a list of devices that the caller gives names one"
+        raise DeviceError(text, got=path)
     descriptor = read_board(path)
     if descriptor.kind != kind:
-        raise DeviceError(
-            f"{path} is a board of kind {descriptor.kind}, not {kind}", got=kind, wanted=descriptor.kind
-        )
+        text = f"{path} is a board of kind {descriptor.kind}, not {kind}"
+        raise DeviceError(text, got=kind, wanted=descriptor.kind)
     return descriptor
 
 
 def _named(kind: str, board: str, stack: str | None, text: str) -> Descriptor:
-    """The descriptor of a kind's board, of its default stack where none is said."""
+    """The descriptor of a kind's board, with the board's default stack unless ``stack`` names one."""
     of_kind = {d.board: d for d in boards().values() if d.kind == kind and d.default_stack}
     if board not in of_kind:
         find_installed()
         of_kind = {d.board: d for d in boards().values() if d.kind == kind and d.default_stack}
     if board not in of_kind:
-        raise DeviceError(
-            f"unknown {kind} board {board!r}{did_you_mean(board, of_kind)}", got=text, wanted=sorted(of_kind)
-        )
+        said = f"unknown {kind} board {board!r}{did_you_mean(board, of_kind)}"
+        raise DeviceError(said, got=text, wanted=sorted(of_kind))
     if stack is None:
         return of_kind[board]
     stacks = {d.stack: d for d in boards().values() if d.kind == kind and d.board == board}
     if stack not in stacks:
-        raise DeviceError(
-            f"{kind} board {board} has no stack {stack!r}{did_you_mean(stack, stacks)}",
-            got=text,
-            wanted=sorted(stacks),
-        )
+        said = f"{kind} board {board} has no stack {stack!r}{did_you_mean(stack, stacks)}"
+        raise DeviceError(said, got=text, wanted=sorted(stacks))
     return stacks[stack]
 
 
@@ -260,28 +238,28 @@ def _parameters(text: str, device: str) -> dict[str, str]:
         name, equals, value = item.partition("=")
         if not (equals and name and value) or name in found:
             reason = f"{name!r} is said twice" if name in found else f"{item!r} is not NAME=VALUE"
-            raise DeviceError(
-                f"cannot read device {device!r}: {reason}, as in [rows=7,clock=900]", got=device
-            )
+            said = f"cannot read device {device!r}: {reason}, as in [rows=7,clock=900]"
+            raise DeviceError(said, got=device)
         found[name] = value
     return found
 
 
 def is_test_only(text: str) -> bool:
-    """Whether a file names a device that no file may name. A device that is not known here is none."""
+    """Whether a text names a device that no file may name; False for an unknown device."""
     kind = _DEVICE.match(text)
     return kind is not None and any(d.kind == kind["kind"] and d.test_only for d in boards().values())
 
 
 def is_file(text: str) -> bool:
-    """Whether a device's board is a file of this machine, which is no other's."""
+    """Whether a device's board is named by a file, which exists on this machine only."""
     match = _DEVICE.fullmatch(text)
     return match is not None and match["file"] is not None
 
 
 def parse_list(devices: Any) -> tuple[Device, ...]:
-    """A caller's list of devices, or one, each as parse takes it with ``files``; the first is the fallback.
-    Raises DeviceError for an empty list, for one named twice, and for two software stacks of one kind."""
+    """The Devices of a caller's device or list of devices, each as in parse with ``files``; the first is the
+    fallback. Raises DeviceError for an empty list, a device named twice, and two software stacks of one kind.
+    """
     items = [devices] if isinstance(devices, (str, Device)) or _is_pair(devices) else list(devices)
     found = tuple(parse(d, files=True) for d in items)
     if not found:
@@ -300,12 +278,11 @@ def _one_stack_a_kind(devices: tuple[Device, ...]) -> None:
         other = first.setdefault(device.kind, device)
         if other.descriptor.stack != device.descriptor.stack:
             said = [f"{d}={d.descriptor.name} (stack {d.descriptor.stack})" for d in (other, device)]
-            raise DeviceError(
+            text = (
                 f"{said[0]} and {said[1]} in one plan: their tiles and schedules differ, so give all "
-                f"{device.kind} devices boards of one stack",
-                got=[d.descriptor.stack for d in devices],
-                device=str(device),
+                f"{device.kind} devices boards of one stack"
             )
+            raise DeviceError(text, got=[d.descriptor.stack for d in devices], device=str(device))
 
 
 def cpu(ordinal: int = 0) -> Device:
@@ -314,7 +291,7 @@ def cpu(ordinal: int = 0) -> Device:
 
 
 def is_afar(devices: Any) -> bool:
-    """Whether a caller's list, as parse_list takes it, has a device of another machine."""
+    """Whether a caller's list of devices, as in parse_list, has a device of another machine."""
     if isinstance(devices, (str, Device)) or _is_pair(devices):
         devices = [devices]
     return any(
@@ -324,14 +301,13 @@ def is_afar(devices: Any) -> bool:
 
 
 def require_at_home(device: Device) -> Device:
-    """The device, of this machine. Raises DeviceError for one of another machine."""
+    """The device, if it belongs to this machine. Raises DeviceError for a device of another machine."""
     if device.node:
-        raise DeviceError(
+        text = (
             f"{device} belongs to another machine, {device.node}: connect to its cluster with "
-            "gr.cluster.connect(), and give gr.create or gr.load the device",
-            got=str(device),
-            device=str(device),
+            "gr.cluster.connect(), and give gr.create or gr.load the device"
         )
+        raise DeviceError(text, got=str(device), device=str(device))
     return device
 
 
@@ -341,33 +317,30 @@ def tt(ordinal: int = 0, board: str | None = None) -> Device:
 
 
 def of_type(kind: str | int, ordinal: int = 0) -> Device:
-    """A device by kind, by TVM's name or by DLDeviceType number: "llvm" is the host, "ext_dev" (12) the
-    simulated tt.
-
-    Raises DeviceError for a type that is not here, naming the way out.
-    """
+    """A device by kind, TVM's name or DLDeviceType number: "llvm" is the host, "ext_dev" (12) the simulated
+    tt. Raises DeviceError, with the remedy, for a type that no kind has."""
     name = kind.split(" ")[0] if isinstance(kind, str) else kind
     found = _kind_of(name)
     if found is None:
         find_installed()
         found = _kind_of(name)
     if found is None:
-        raise DeviceError(
+        text = (
             f"there is no {name} device here: a graph that was placed on it runs with "
             f"device_map={{{str(name)!r}: "
-            f"'cpu:0'}}",
-            got=kind,
-            wanted=sorted(dl_kinds().values()),
+            f"'cpu:0'}}"
         )
+        raise DeviceError(text, got=kind, wanted=sorted(dl_kinds().values()))
     return parse(f"{found}:{ordinal}")
 
 
 def _kind_of(name: str | int) -> str | None:
-    """The kind of a DLDeviceType, by number or name."""
+    """The kind of a DLDeviceType; ``name``: number or name of the DLDeviceType. None if no kind has it."""
     number = (_TARGETS.get(name) or dl_types().get(name)) if isinstance(name, str) else name
     return None if number is None else dl_kinds().get(number)
 
 
 def null(ordinal: int = 0) -> Device:
-    """A device whose kernels do nothing: measures the runtime's own overhead. Test-only, refused in files."""
+    """A device whose kernels do nothing, for tests that measure the runtime's own overhead. Files may not
+    name it."""
     return parse(f"null:{ordinal}")

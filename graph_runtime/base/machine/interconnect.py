@@ -1,13 +1,12 @@
-"""How machines are connected: latency and rate of the link between any two of them.
+"""Links between machines: latency and rate between any two of them.
 
-``cluster.interconnect`` is measured; a file says the same for ``--interconnect``, so that a plan for
-machines can be made and estimated where they are not:
+``cluster.interconnect`` has measured links; a file for ``--interconnect`` describes links, to plan and
+estimate for machines that are not available:
 
     {"links": [{"nodes": ["node0", "node1"], "latency_us": 60, "gb_per_s": 1.1}],
      "default": {"latency_us": 200, "gb_per_s": 0.117}}
 
-A node is named as devices name it; "" is the caller's own machine.
-"""
+A node is named as devices name it; "" is the caller's own machine."""
 
 from __future__ import annotations
 
@@ -21,29 +20,27 @@ from typing import Any
 from ..errors import DeviceError, DocumentError, InputError, did_you_mean
 from ..json_text import parse_json
 
-__all__ = ["Interconnect", "NodeLink", "find_interconnect"]
-
-CALLER = "the caller"  # what the machine "" is called in texts
+CALLER = "the caller"  # the name of the machine "" in texts
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLink:
-    """One direction of a link: ns from the first byte that is sent to the first that is there, 1e9 bytes a
-    second, and the basis of both (costs.BASES)."""
+    """One direction of a link: ns from the first byte sent to the first received, the rate in 1e9 bytes a
+    second, and the basis of both numbers (costs.BASES)."""
 
     latency_ns: float
     gb_per_s: float
     basis: str = "assumed"
 
     def ns(self, nbytes: int) -> float:
-        """ns of one message of so many bytes."""
+        """Time in ns of one message of ``nbytes``."""
         return self.latency_ns + nbytes / self.gb_per_s
 
 
 @dataclass(frozen=True, eq=False)
 class Interconnect:
-    """``links`` {(node, node): its link}, each direction of its own; ``default``: of all others, by default
-    1 Gbit/s and 0.2 ms."""
+    """``links`` {(node, node): the link}, one for each direction; ``default``: the link of all other pairs;
+    if it is not given, a link of 1 Gbit/s and 0.2 ms."""
 
     links: Mapping[tuple[str, str], NodeLink] = field(default_factory=lambda: MappingProxyType({}))
     default: NodeLink = field(default_factory=lambda: NodeLink(200e3, 0.117))
@@ -52,16 +49,17 @@ class Interconnect:
         return f"<Interconnect of {len({name for pair in self.links for name in pair})} nodes>"
 
     def link(self, source: str, target: str) -> NodeLink:
-        """From one machine to another one."""
+        """The link from one machine to another."""
         return self.links.get((source, target), self.default)
 
     @staticmethod
     def name(source: str, target: str) -> str:
-        """What one direction of a link is called where copies that share it are shown."""
+        """Name of one direction of a link, for displays of the link that copies share."""
         return f"{source or CALLER} > {target or CALLER}"
 
     def as_json(self) -> dict[str, Any]:
-        """As a file has it; the two directions of a link as the slower of both."""
+        """The interconnect as the JSON of a file. A file has one link for both directions, which gets the
+        numbers of the slower direction."""
         pairs = sorted({tuple(sorted(pair)) for pair in self.links})
         rows = []
         for a, b in pairs:
@@ -73,8 +71,9 @@ class Interconnect:
 
 
 def find_interconnect(given: Interconnect | str | None) -> Interconnect:
-    """The interconnect itself, that of a file, or one of default links. Raises DeviceError for a file that is
-    none, with the place in it; InputError for what is no interconnect."""
+    """The Interconnect that ``given`` means. ``given``: an Interconnect, the path of a file, or None for an
+    Interconnect of default links. Raises DeviceError, with the place, for an invalid file; InputError for
+    another type."""
     if given is None:
         return Interconnect()
     if isinstance(given, Interconnect):
@@ -99,9 +98,8 @@ def _read(raw: Any, where: str) -> Interconnect:
         _known(row, ("nodes", "latency_us", "gb_per_s"), at, where)
         pair = row.get("nodes")
         if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(n, str) for n in pair):
-            raise DeviceError(
-                f"interconnect {where}: {at}.nodes are two names, got {pair!r}", path=at, got=pair
-            )
+            text = f"interconnect {where}: {at}.nodes are two names, got {pair!r}"
+            raise DeviceError(text, path=at, got=pair)
         links[pair[0], pair[1]] = links[pair[1], pair[0]] = _link(row, at, where)
     if "default" not in raw:
         return Interconnect(links)
@@ -126,8 +124,7 @@ def _link(row: Mapping[str, Any], at: str, where: str) -> NodeLink:
         number = float(value) if plain and value is not None else math.nan
         if not 0 <= number < math.inf or (above and number == 0):
             wanted = "a number above 0" if above else "a number from 0"
-            raise DeviceError(
-                f"interconnect {where}: {at}.{name} is {wanted}, got {value!r}", path=at, got=value
-            )
+            text = f"interconnect {where}: {at}.{name} is {wanted}, got {value!r}"
+            raise DeviceError(text, path=at, got=value)
         found.append(number)
     return NodeLink(found[0] * 1e3, found[1], "measured")

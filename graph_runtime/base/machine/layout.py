@@ -1,11 +1,10 @@
-"""Physical layout of a tensor: which memory, row-major or 32x32 tiles, which element format, interleaved or
-sharded, and the pages that gives.
+"""Physical layout of a tensor: its memory, row-major or 32x32 tiles, element format, interleaved or sharded,
+and the resulting pages.
 
 Page rules are tt-metal's (tech_reports/tensor_layouts): a row-major page is one row of the last dimension, a
-tile page one 32x32 tile. Interleaved pages go round-robin over the banks. A shard's pages (of a row-major
-shard: its part of each row) stand one after another in its core's bank. Each page is padded to the memory's
-alignment, and has the stack's tile header before it.
-"""
+tile page one 32x32 tile. Interleaved pages go round-robin over the banks. The pages of a shard (in a
+row-major shard: its part of each row) lie one after another in its core's bank. Each page is padded to the
+memory's alignment, and comes after the stack's tile header."""
 
 from __future__ import annotations
 
@@ -16,77 +15,27 @@ import numpy as np
 
 from ..dtypes import FORMATS, ROWS, format_of
 from ..errors import PlanError, did_you_mean
+from .descriptors import DRAM as DRAM
+from .descriptors import HOST as HOST
+from .descriptors import L1 as L1
+from .descriptors import ROW_MAJOR as ROW_MAJOR
+from .descriptors import TILE as TILE
+from .descriptors import Memory
 from .nd_shards import NdShard, nd_cut, nd_fault, nd_places, nd_rounds
 from .shards import Shard, fault
 
-__all__ = [
-    "DRAM",
-    "HOST",
-    "L1",
-    "ROW_MAJOR",
-    "TILE",
-    "Layout",
-    "Memory",
-    "Pages",
-    "footprint",
-    "host_layout",
-    "matrix",
-    "pages",
-    "same_image",
-    "shard_fault",
-    "shard_words",
-    "unit_bytes",
-    "unit_places",
-]
-
-HOST = "host"
-DRAM = "dram"
-L1 = "l1"
-ROW_MAJOR = "row_major"
-TILE = "tile"
 TILE_DIM = 32
 LAYOUT_CODES = {ROW_MAJOR: 0, TILE: 1}
 MEMORY_CODES = {HOST: 0, DRAM: 1, L1: 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """One memory of a device. ``bank_bytes`` is a bank's capacity with the reserved part below ``base``;
-    ``alignment`` (bytes) is that of pages and allocations; ``top_down`` allocations grow from the bank's
-    end. ``budget``: bytes of a bank that tensors may take, 0: all that are usable. ``tile_header`` bytes
-    stand before each tile."""
-
-    name: str
-    banks: int
-    bank_bytes: int
-    base: int
-    alignment: int
-    top_down: bool = False
-    budget: int = 0
-    tile_header: int = 0
-
-    @property
-    def usable(self) -> int:
-        """Bytes one bank can hand out."""
-        return self.bank_bytes - self.base
-
-    @property
-    def available(self) -> int:
-        """Bytes of one bank that a plan's tensors may take."""
-        return self.budget or self.usable
-
-    @property
-    def capacity(self) -> int:
-        """Bytes all banks together can hand out."""
-        return self.usable * self.banks
-
-
-@dataclass(frozen=True, slots=True)
 class Layout:
-    """memory "host" | "dram" | "l1"; layout "row_major" | "tile"; format a name of dtypes.FORMATS (or the
-    dtype itself for opaque host types). ``shard``: cut over a rectangle of cores, one shard a core; ``nd``:
-    cut in any other way, as only tensors that a caller places are; neither: interleaved over all banks of the
-    memory."""
+    """memory "host" | "dram" | "l1"; layout "row_major" | "tile"; format: a name of dtypes.FORMATS (or the
+    dtype itself for opaque host types). ``shard``: the tensor is cut over a rectangle of cores, one shard a
+    core; ``nd``: the tensor is cut in any other way, which only callers ask for. With neither, it is
+    interleaved over all banks of the memory.
+    """
 
     memory: str
     layout: str
@@ -106,14 +55,14 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """count pages of nbytes payload each."""
+    """``count`` pages, each of ``nbytes`` payload."""
 
     count: int
     nbytes: int
 
 
 def host_layout(dtype: str) -> Layout:
-    """How a tensor of a dtype lies in host memory: rows of its own format."""
+    """The layout of a tensor of a dtype in host memory: row-major, in the dtype's own format."""
     stored = format_of(dtype)
     return Layout(HOST, ROW_MAJOR, stored.name if stored else dtype)
 
@@ -123,31 +72,27 @@ def _ceil(n: int, step: int = TILE_DIM) -> int:
 
 
 def pages(layout: Layout, shape: tuple[int, ...]) -> Pages:
-    """Pages of a device tensor of a logical shape, as kernels count them. A scalar is a row of one element.
-
-    Raises PlanError for an unknown format and for a block format that is not tiled.
-    """
+    """Pages of a device tensor with the logical shape ``shape``, as kernels count pages. A scalar is a row of
+    one element. Raises PlanError for an unknown format and for a block format that is not tiled."""
     fmt = FORMATS.get(layout.format)
     if fmt is None:
-        raise PlanError(
-            f"unknown format {layout.format!r}{did_you_mean(layout.format, FORMATS)}", got=layout.format
-        )
+        text = f"unknown format {layout.format!r}{did_you_mean(layout.format, FORMATS)}"
+        raise PlanError(text, got=layout.format)
     if layout.layout == TILE:
         rows, cols = (1, *shape)[-2:] if shape else (1, 1)
         outer = math.prod(shape[:-2])
         return Pages(outer * _ceil(rows) * _ceil(cols), fmt.tile_bytes)
     if fmt.itemsize is None:
-        raise PlanError(
-            f"format {layout.format} exists in tile layout only; use layout tile or format {ROWS}",
-            got=str(layout),
-        )
+        text = f"format {layout.format} exists in tile layout only; use layout tile or format {ROWS}"
+        raise PlanError(text, got=str(layout))
     cols = shape[-1] if shape else 1
     return Pages(math.prod(shape[:-1]), cols * fmt.itemsize)
 
 
 def matrix(layout: Layout, shape: tuple[int, ...]) -> tuple[int, int]:
-    """Rows and columns of the matrix that a tensor is cut as, in elements: all dimensions but the last are
-    one, after the last two were padded to whole tiles where it is tiled."""
+    """(rows, columns), in elements, of the matrix that stands for a tensor when it is cut into shards. All
+    dimensions but the last become the rows. If the layout is tiled, the last two dimensions are padded to
+    whole tiles first."""
     rows, cols = (1, 1, *shape)[-2:]
     if layout.layout == TILE:
         rows, cols = _ceil(rows) * TILE_DIM, _ceil(cols) * TILE_DIM
@@ -155,8 +100,9 @@ def matrix(layout: Layout, shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 def footprint(layout: Layout, shape: tuple[int, ...], memory: Memory) -> tuple[int, int]:
-    """(bytes taken in each bank, padded bytes over all banks) of a device tensor. Interleaved: ceil(pages /
-    banks) pages in each bank; sharded: one whole shard in each. Raises PlanError as ``pages``."""
+    """(bytes in each bank, padded bytes over all banks) of a device tensor. An interleaved tensor takes
+    ceil(pages / banks) pages in each bank, a sharded one a whole shard in each bank. Raises PlanError as
+    ``pages`` does."""
     page = pages(layout, shape)
     header = memory.tile_header if layout.layout == TILE else 0
     if not layout.is_sharded:
@@ -173,7 +119,8 @@ def footprint(layout: Layout, shape: tuple[int, ...], memory: Memory) -> tuple[i
 
 
 def unit_bytes(layout: Layout) -> int:
-    """Payload of what lies in one piece in a bank of a sharded tensor: a tile, or a shard's part of a row."""
+    """Payload bytes of a contiguous unit in a bank of a sharded tensor: a tile, or a shard's part of a
+    row."""
     fmt = FORMATS[layout.format]
     cut = layout.shard or layout.nd
     if layout.layout == TILE or cut is None:
@@ -182,7 +129,7 @@ def unit_bytes(layout: Layout) -> int:
 
 
 def _units(layout: Layout, shard: Shard, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
-    """(units across the matrix, units down and across a shard, payload bytes of a unit)."""
+    """(units across the matrix, units down a shard, units across a shard, payload bytes of a unit)."""
     cols = matrix(layout, shape)[1]
     height, width = shard.shape
     if layout.layout == TILE:
@@ -191,8 +138,9 @@ def _units(layout: Layout, shard: Shard, shape: tuple[int, ...]) -> tuple[int, i
 
 
 def shard_words(layout: Layout, shape: tuple[int, ...], grid_cols: int) -> tuple[int, ...]:
-    """The words of struct gr_shard (native/include/gr_core.h) before its table, of a tensor whose shards take
-    a rectangle of a device whose grid has ``grid_cols`` columns; of other shards those that a table needs."""
+    """The values of the fields of struct gr_shard (native/include/gr_core.h) before its table, for a tensor
+    whose shards take a rectangle of a grid of ``grid_cols`` columns. For all other shards: the values that
+    the table needs."""
     if layout.nd is not None:
         return nd_cut(layout.nd, shape, layout.layout == TILE)[0][-1], 1, 1, unit_bytes(layout), 1, 0, 1, 1, 1
     shard = layout.shard
@@ -204,8 +152,8 @@ def shard_words(layout: Layout, shape: tuple[int, ...], grid_cols: int) -> tuple
 
 
 def unit_places(layout: Layout, shape: tuple[int, ...], grid_cols: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """(bank, place in it: int64 [units, row by row], units that a bank has room for) of a sharded tensor, as
-    native/ttsim/sharded.c has them."""
+    """(bank of each unit, place of each unit in its bank, number of units for which a bank has room) of a
+    sharded tensor. The two arrays are int64 [units], row by row, as in native/ttsim/sharded.c."""
     if layout.nd is not None:
         return nd_places(layout.nd, shape, layout.layout == TILE)
     across, rows, cols, nbytes, split, first, line, outer, inner = shard_words(layout, shape, grid_cols)
@@ -217,7 +165,8 @@ def unit_places(layout: Layout, shape: tuple[int, ...], grid_cols: int) -> tuple
 
 
 def shard_fault(layout: Layout, shape: tuple[int, ...], memory: Memory, grid: tuple[int, int]) -> str | None:
-    """Why a tensor cannot be sharded so in a memory of a device of ``grid`` cores; None where it can."""
+    """Text: why a tensor cannot be sharded as ``layout`` says, in ``memory`` of a device whose cores are a
+    ``grid`` (rows, columns); None if it can."""
     if layout.nd is not None:
         return nd_fault(layout.nd, shape, layout.layout == TILE, memory.banks)
     if layout.shard is None:
@@ -228,9 +177,9 @@ def shard_fault(layout: Layout, shape: tuple[int, ...], memory: Memory, grid: tu
 
 
 def same_image(a: Layout, a_shape: tuple[int, ...], b: Layout, b_shape: tuple[int, ...]) -> bool:
-    """True where the bytes of a tensor of a_shape in layout a are, page by page, those of the reshaped tensor
-    in layout b: only then a reshape on a device is a __nop. Host tensors are contiguous, so there any reshape
-    is."""
+    """Whether the bytes of a tensor of a_shape in layout a are, page by page, those of the tensor reshaped to
+    b_shape in layout b. Only then a reshape on a device is a __nop. Host tensors are contiguous, so any
+    reshape on the host is a __nop."""
     if a.memory == HOST and b.memory == HOST:
         return a.format == b.format
     if a != b:
@@ -239,7 +188,8 @@ def same_image(a: Layout, a_shape: tuple[int, ...], b: Layout, b_shape: tuple[in
         return True
     if a.layout == ROW_MAJOR:
         return a_shape[-1:] == b_shape[-1:] and pages(a, a_shape) == pages(b, b_shape)
-    # tiled: equal columns, and either equal row tiles per plane, or no row padding on both sides
+    # tiled: both tensors have equal columns, and either equal numbers of row tiles in each plane, or no
+    # padded rows
     (ar, ac), (br, bc) = ((1, 1, *s)[-2:] for s in (a_shape, b_shape))
     if ac != bc:
         return False

@@ -1,9 +1,10 @@
-"""Shards of any number of dimensions, of which a bank may have several: tt-metal's general cut of a tensor.
+"""Shards of any number of dimensions, several of which may lie in one bank: tt-metal's general cut of a
+tensor.
 
-The tensor's leading dimensions are folded into the first one that a shard has (of tiles, after the last two
-were padded to 32). Shards are numbered row by row and go round the banks in the order that the cut gives
-them, or each line of shards has a line of banks of its own. In a bank one shard follows another.
-"""
+The tensor's leading dimensions are folded into the first dimension that a shard has; if tiled, the last two
+are padded to multiples of 32 first. Shards are numbered row by row. Either they are dealt to the banks in
+turn, in the cut's order of banks; or each line of shards has its own line of banks. The shards in one bank
+lie one after another."""
 
 from __future__ import annotations
 
@@ -12,15 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["NdShard", "nd_cut", "nd_fault", "nd_places", "nd_rounds"]
-
 _TILE = 32
 
 
 @dataclass(frozen=True, slots=True)
 class NdShard:
-    """``shape`` of a shard in elements, two dimensions or more, the last two multiples of 32 for tiles;
-    ``banks`` in the order in which shards go round them; ``line``: 0, or of two dimensions: shard (i, j) is
+    """A cut of a tensor into shards. ``shape``: shape of a shard in elements, of two dimensions or more; for
+    tiles the last two are multiples of 32. ``banks``: numbers of banks, in the order in which shards are
+    dealt to them. ``line``: 0, or for shards of two dimensions the number of banks in a line: shard (i, j) is
     in the bank ``banks[i * line + j]``."""
 
     shape: tuple[int, ...]
@@ -33,7 +33,7 @@ class NdShard:
 
 
 def _folded(shard: NdShard, shape: tuple[int, ...], tiled: bool) -> tuple[int, ...]:
-    """The sizes of a tensor in as many dimensions as a shard has."""
+    """The shape of a tensor, folded to the number of dimensions that a shard has."""
     rank = len(shard.shape)
     sizes = [1] * max(0, rank - len(shape), 2 - len(shape)) + list(shape)
     if tiled:
@@ -45,8 +45,8 @@ def _folded(shard: NdShard, shape: tuple[int, ...], tiled: bool) -> tuple[int, .
 def nd_cut(
     shard: NdShard, shape: tuple[int, ...], tiled: bool
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """(units of the tensor, units of a shard, shards) along each dimension: a unit is a tile, or the part of
-    a row that a shard has."""
+    """(units of the tensor, units of a shard, number of shards), each along every dimension. A unit is a
+    tile, or the part of a row that a shard has."""
     sizes = _folded(shard, shape, tiled)
     units, own = list(sizes), list(shard.shape)
     if tiled:
@@ -59,15 +59,18 @@ def nd_cut(
 
 
 def nd_fault(shard: NdShard, shape: tuple[int, ...], tiled: bool, banks: int) -> str | None:
-    """Why a tensor cannot be cut so over a memory's banks; None where it can."""
+    """Text: why a tensor of ``shape`` cannot be cut in this way over the ``banks`` of a memory; None if it
+    can."""
     if len(shard.shape) < 2 or min(shard.shape) < 1 or not math.prod(shape):
         return "a shard has two dimensions and an element at least, and so has a tensor that is sharded"
     if not shard.banks or not all(0 <= bank < banks for bank in shard.banks):
-        return f"the banks of shards must be some of 0 to {banks - 1}"
+        return f"the banks of shards must be from 0 to {banks - 1}"
     if len(set(shard.banks)) != len(shard.banks):
         return "a bank is named twice"
     if tiled and any(size % _TILE for size in shard.shape[-2:]):
-        return f"a shard of tiles is a multiple of 32 both ways, not {shard.shape[-2]}x{shard.shape[-1]}"
+        return (
+            f"a shard of tiles is a multiple of 32 down and across, not {shard.shape[-2]}x{shard.shape[-1]}"
+        )
     if len(shard.shape) > max(2, len(shape)):
         return f"shards of {len(shard.shape)} dimensions cannot cut a tensor of {len(shape)}"
     if shard.line:
@@ -78,12 +81,13 @@ def nd_fault(shard: NdShard, shape: tuple[int, ...], tiled: bool, banks: int) ->
 
 
 def nd_rounds(shard: NdShard, counts: tuple[int, ...]) -> int:
-    """How many shards a bank has room for."""
+    """Number of shards that a bank must have room for."""
     return 1 if shard.line else -(-math.prod(counts) // len(shard.banks))
 
 
 def nd_places(shard: NdShard, shape: tuple[int, ...], tiled: bool) -> tuple[np.ndarray, np.ndarray, int]:
-    """(bank, place in it: int64 [units, row by row], units that a bank has room for)."""
+    """(bank of each unit, place of each unit in its bank, number of units for which a bank has room). The two
+    arrays are int64 [units], row by row."""
     units, own, counts = nd_cut(shard, shape, tiled)
     at = np.indices(units).reshape(len(units), -1)
     parts = np.array(own)[:, None]

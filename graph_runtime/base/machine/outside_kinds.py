@@ -1,44 +1,37 @@
-"""Boards and device kinds of other packages: descriptors, and the C of a kind's own.
+"""Boards and device kinds of other packages: their descriptors and C files.
 
-A package names a module under the entry point ``graph_runtime.devices``; it is imported when a kind, a board
-or a device type is asked for that no descriptor of this package has, and calls add_devices().
-"""
+A package names a module of its own under the entry point ``graph_runtime.devices``. That module calls
+add_devices(); it is imported when a kind, a board or a device type is asked for that graph_runtime does not
+have."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from ..errors import DeviceError, DocumentError
-from .descriptors import Descriptor, boards, read_descriptor
+from ..errors import DeviceError
+from .descriptors import Descriptor, boards, outside_code, read_file
 from .devices import dl_kinds, kernels_of
-
-__all__ = ["add_devices", "code_of"]
-
-_code: dict[str, Path] = {}  # kind -> its C file
 
 
 def add_devices(folder: str | os.PathLike[str]) -> list[str]:
-    """Add the boards of a folder, one descriptor a file that ends in .json; their names. The C of a kind that
-    this package does not have, a vtable with GR_REGISTER_DEVICE, is the file <kind>.c beside them, compiled
-    when a device of that kind is first opened.
-
-    Raises DeviceError for a folder without descriptors, for one that cannot be read or that says a board, a
-    kind's number or a kind's kernels as another has them, and for a new kind without C.
-    """
+    """Add the boards of a folder, one descriptor in each file that ends in .json, and return their names. A
+    kind that graph_runtime does not have needs C code, a vtable with GR_REGISTER_DEVICE, in the file <kind>.c
+    of the folder; the file is compiled when a device of that kind is first opened. Raises DeviceError for a
+    folder without descriptors, for a descriptor that cannot be read, for a board, a kind's number or a kind's
+    kernels that contradict another descriptor, and for a new kind without C."""
     folder = Path(folder)
     files = sorted(folder.glob("*.json"))
     if not files:
-        raise DeviceError(
-            f"{folder} has no descriptor of a device, a file that ends in .json", got=str(folder)
-        )
-    made = [_read(file) for file in files]
-    before = {d.kind for d in boards().values()} - set(_code)
+        text = f"{folder} has no descriptor of a device, a file that ends in .json"
+        raise DeviceError(text, got=str(folder))
+    made = [read_file(file, "device") for file in files]
+    before = {d.kind for d in boards().values()} - set(outside_code)
     for file, descriptor in zip(files, made, strict=True):
         _check(file, descriptor, made)
         source = folder / f"{descriptor.kind}.c"
-        if descriptor.kind not in before and _code.setdefault(descriptor.kind, source) != source:
-            text = f"{file}: kind {descriptor.kind} is that of {_code[descriptor.kind]}"
+        if descriptor.kind not in before and outside_code.setdefault(descriptor.kind, source) != source:
+            text = f"{file}: kind {descriptor.kind} is that of {outside_code[descriptor.kind]}"
             raise DeviceError(text, got=descriptor.kind)
     for descriptor in made:
         boards()[descriptor.name] = descriptor
@@ -47,18 +40,8 @@ def add_devices(folder: str | os.PathLike[str]) -> list[str]:
     return [descriptor.name for descriptor in made]
 
 
-def _read(file: Path) -> Descriptor:
-    try:
-        return read_descriptor(file.read_bytes())
-    except (OSError, ValueError, DocumentError) as error:
-        raise DeviceError(f"cannot read device {file}: {error}", got=str(file)) from None
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        text = f"{file} is no descriptor of a device: {error}; schemas/device.schema.json says what is"
-        raise DeviceError(text, got=str(file)) from None
-
-
 def _check(file: Path, descriptor: Descriptor, beside: list[Descriptor]) -> None:
-    others = [d for d in boards().values() if d.name != descriptor.name or _is_other(d, descriptor)]
+    others = [d for d in boards().values() if d.name != descriptor.name or d != descriptor]
     kinds = {d.kind: d for d in others}
     for other in (*others, *(d for d in beside if d is not descriptor)):
         if other.name == descriptor.name:
@@ -66,19 +49,9 @@ def _check(file: Path, descriptor: Descriptor, beside: list[Descriptor]) -> None
         if not other.test_only and (other.kind == descriptor.kind) != (other.dl_type == descriptor.dl_type):
             text = (
                 f"{file}: kind {descriptor.kind} has dl_type {descriptor.dl_type}, and {other.name}, of kind "
-                f"{other.kind}, has {other.dl_type}: one number a kind"
+                f"{other.kind}, has {other.dl_type}: give the kind one number"
             )
             raise DeviceError(text, got=descriptor.dl_type)
     own = file.parent / f"{descriptor.kind}.c"
     if descriptor.kind not in kinds and not own.exists():
         raise DeviceError(f"{file}: kind {descriptor.kind} has no C: {own.name} beside it", got=str(own))
-
-
-def _is_other(known: Descriptor, descriptor: Descriptor) -> bool:
-    """Whether it is more than the same file read again."""
-    return known != descriptor
-
-
-def code_of(kind: str) -> Path | None:
-    """The C file of a kind that another package brought; None for this package's."""
-    return _code.get(kind)

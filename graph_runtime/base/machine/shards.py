@@ -1,10 +1,10 @@
 """Sharded tensors: a tensor's rows and columns cut into equal shards, one a core, each in that core's L1.
 
-The cut is tt-metal's: a tensor is a matrix, its last dimension across and the product of all others down
-(for tiles, with the last two padded to 32 first). A height shard is a band of rows, a width shard a band of
-columns, a block shard a rectangle. Shard k lies on the k-th core of a rectangle of cores, counted along rows,
-or along columns for orientation "col"; block shards keep their row and column, or change them for "col".
-"""
+The cut is tt-metal's. A tensor is seen as a matrix: the last dimension gives the columns, and the product of
+all others the rows. For tiles, the last two dimensions are padded to multiples of 32 first. A height shard is
+a band of rows, a width shard a band of columns, a block shard a rectangle. Shard k lies on the k-th core of a
+rectangle of cores, counted along rows, or along columns for orientation "col". Block shard (i, j) lies on
+core (i, j) of the rectangle, or on core (j, i) for "col"."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import re
 from dataclasses import dataclass
 
 from ..errors import PlanError, did_you_mean
-
-__all__ = ["KINDS", "Shard", "ShardWish", "fault", "read_wish", "resolve"]
 
 KINDS = ("height", "width", "block")
 ORIENTATIONS = ("row", "col")
@@ -26,8 +24,8 @@ _WISH = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """``grid`` the rectangle of cores by its corners ((row, column), (row, column)), both inside; ``shape``
-    (rows, columns) of one shard in elements, multiples of 32 for tiles."""
+    """A cut of a matrix. ``grid``: the rectangle of cores, given by its first and its last core ((row,
+    column), (row, column)); ``shape`` (rows, columns) of one shard in elements, multiples of 32 for tiles."""
 
     kind: str
     grid: tuple[tuple[int, int], tuple[int, int]]
@@ -43,7 +41,7 @@ class Shard:
 
     @property
     def extent(self) -> tuple[int, int]:
-        """Rows and columns of cores."""
+        """(rows, columns) of the rectangle of cores."""
         (top, left), (bottom, right) = self.grid
         return bottom - top + 1, right - left + 1
 
@@ -53,13 +51,15 @@ class Shard:
         return rows * cols
 
     def count(self, rows: int, cols: int) -> tuple[int, int]:
-        """How many shards a rows x cols matrix makes, down and across."""
+        """(shards down, shards across) of a rows x cols matrix."""
         return -(-rows // self.shape[0]), -(-cols // self.shape[1])
 
     def walk(self, grid_cols: int) -> tuple[int, int, int, int]:
-        """(bank of shard 0, shards of a line, banks from line to line, banks from shard to shard): shard k
-        of a matrix is in bank first + k // line * outer + k % line * inner; a core's bank is its number
-        in a grid of ``grid_cols`` columns. A block cut numbers its shards by whole lines."""
+        """(first, line, outer, inner): bank of shard 0, number of shards in a line, step in banks from one
+        line to the next, step in banks from one shard to the next. Shard k of a matrix is in bank first + k
+        // line * outer + k % line * inner; a core's bank is its number in a grid of ``grid_cols`` columns. A
+        block cut numbers its shards by whole lines.
+        """
         (top, left), _ = self.grid
         rows, cols = self.extent
         first = top * grid_cols + left
@@ -67,8 +67,8 @@ class Shard:
 
 
 def fault(shard: Shard, rows: int, cols: int, tiled: bool, grid: tuple[int, int]) -> str | None:
-    """Why a rows x cols matrix cannot be cut so on a device of grid (rows, columns) of cores; None where it
-    can."""
+    """Text: why a rows x cols matrix cannot be cut as ``shard`` says on a device whose cores are a ``grid``
+    (rows, columns); None if it can."""
     (top, left), (bottom, right) = shard.grid
     if not (0 <= top <= bottom < grid[0] and 0 <= left <= right < grid[1]):
         return (
@@ -78,7 +78,7 @@ def fault(shard: Shard, rows: int, cols: int, tiled: bool, grid: tuple[int, int]
     if min(shard.shape) < 1 or not rows * cols:
         return "a shard has one element at least, and so has a tensor that is sharded"
     if tiled and (shard.shape[0] % _TILE or shard.shape[1] % _TILE):
-        return f"a shard of tiles is a multiple of 32 both ways, not {shard.shape[0]}x{shard.shape[1]}"
+        return f"a shard of tiles is a multiple of 32 down and across, not {shard.shape[0]}x{shard.shape[1]}"
     whole = {"height": (1, cols, "columns"), "width": (0, rows, "rows")}.get(shard.kind)
     if whole is not None and shard.shape[whole[0]] != whole[1]:
         return (
@@ -100,13 +100,14 @@ def fault(shard: Shard, rows: int, cols: int, tiled: bool, grid: tuple[int, int]
     return None
 
 
-# **************** wishes ****************
+# **************** partly specified shards ****************
 
 
 @dataclass(frozen=True, slots=True)
 class ShardWish:
-    """A Shard of which a user said a part: ``extent`` rows and columns of cores from ``corner`` on, None: all
-    cores of the device; ``shape`` None: the smallest that covers the tensor."""
+    """A partly specified Shard. ``extent``: rows and columns of cores, from the core ``corner`` on; None: all
+    cores of the device. ``shape``: rows and columns of a shard; None: the smallest shard with which the cores
+    hold the whole tensor."""
 
     kind: str
     extent: tuple[int, int] | None = None
@@ -116,8 +117,9 @@ class ShardWish:
 
 
 def read_wish(text: str) -> ShardWish:
-    """A wish from "height", "block[4x8]", "height[8x1@2x0:64x32]" or "block[4x8:64x64:col]": kind, cores
-    (@ first row x column), shard shape, orientation. Raises PlanError."""
+    """A ShardWish from its text: "height", "block[4x8]", "height[8x1@2x0:64x32]" or "block[4x8:64x64:col]".
+    The parts are kind, rows x columns of cores, @ row x column of the first core, shard shape and
+    orientation. Raises PlanError."""
     match = _WISH.fullmatch(text)
     if match is None:
         raise PlanError(
@@ -129,11 +131,8 @@ def read_wish(text: str) -> ShardWish:
     kind, orientation = match["kind"], match["orientation"] or "row"
     for value, known in ((kind, KINDS), (orientation, ORIENTATIONS)):
         if value not in known:
-            raise PlanError(
-                f"sharding {text!r}: unknown {value!r}{did_you_mean(value, known)}",
-                got=value,
-                wanted=list(known),
-            )
+            said = f"sharding {text!r}: unknown {value!r}{did_you_mean(value, known)}"
+            raise PlanError(said, got=value, wanted=list(known))
 
     def pair(at: int) -> tuple[int, int] | None:
         return (int(match[at]), int(match[at + 1])) if match[at] else None
@@ -142,8 +141,8 @@ def read_wish(text: str) -> ShardWish:
 
 
 def resolve(wish: ShardWish, rows: int, cols: int, tiled: bool, grid: tuple[int, int]) -> Shard:
-    """The Shard of a rows x cols matrix: a shape that was not given is ceil(size / cores) each way that is
-    cut, rounded up to whole tiles. ``fault`` says whether the result can be."""
+    """The Shard of a rows x cols matrix. A shape that the wish leaves out becomes ceil(size / cores) in each
+    direction that is cut, rounded up to whole tiles. The result is not checked: ``fault`` does that."""
     (top, left) = wish.corner
     lines, inner = wish.extent or (grid[0] - top, grid[1] - left)
     shape = wish.shape

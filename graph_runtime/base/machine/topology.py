@@ -1,11 +1,11 @@
-"""Topologies: which chips are cabled to which, and which have a link to the host. One file a machine in
-schemas/topologies; a user's own by its path.
+"""Topologies: cables between chips, and links to the host. Each machine has a file in schemas/topologies; a
+user's own file is given by its path.
 
-Chip i is the device of ordinal i. A tensor goes from chip to chip by the fewest hops over ethernet, and of
-such ways by the widest; where there is none, down to the host and up again. Between the host and a chip
-without a link of its own it goes over the nearest chip that has one. Links are full duplex: each direction is
-a link, which copies hold from their beginning to their end.
-"""
+Chip i is the device of ordinal i. A tensor goes from chip to chip over ethernet by the way with the fewest
+hops; of several such ways, by the widest. If ethernet does not join the chips, the tensor goes through the
+host. Between the host and a chip without a host link, a tensor goes through the nearest chip with a host
+link. Links are full duplex: each direction counts as a link of its own, which a copy holds until the copy
+ends."""
 
 from __future__ import annotations
 
@@ -19,32 +19,19 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DeviceError, DocumentError, InputError, did_you_mean
+from ..files.mapped import data_folder
 from ..json_text import parse_json
-from ..packaged import data_folder
 from .devices import Device
 
-__all__ = ["Topology", "Way", "find_topology", "topologies"]
-
 _MOST_CHIPS = 4096
-_FACTS = (
-    "$schema",
-    "name",
-    "doc",
-    "arch",
-    "chips",
-    "host",
-    "mesh",
-    "links",
-    "lane_gb_per_s",
-    "hop_ns",
-    "sources",
-)
+_FACTS = "$schema name doc arch chips host mesh links lane_gb_per_s hop_ns sources".split()
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """From the host or a chip to another. ``links``: names of the directed links that it takes; ``hops`` of
-    them over ethernet, the narrowest of ``gb_per_s`` (inf: none). ``by_host``: it is two ways, down and up.
+    """A way between two chips, or between a chip and the host. ``links``: names of its directed links;
+    ``hops``: number of links over ethernet; ``gb_per_s``: rate of the narrowest ethernet link, in 1e9 bytes a
+    second (inf for a way without ethernet). ``by_host``: whether the way goes down to the host and up again.
     """
 
     links: tuple[str, ...]
@@ -55,9 +42,10 @@ class Way:
 
 @dataclass(frozen=True, eq=False)
 class Topology:
-    """``chips`` of one ``arch``; ``lanes`` {(chip, chip): ethernet lanes}, both directions; ``host``: groups
-    of chips that share one link to the host each. ``lane_gb_per_s``: 1e9 bytes a second of a lane in one
-    direction; ``hop_ns`` of each hop."""
+    """``chips``: number of chips, all of the architecture ``arch``; ``lanes`` {(chip, chip): number of
+    ethernet lanes}, an entry for each direction; ``host``: groups of chips, each of which shares one link to
+    the host; ``lane_gb_per_s``: rate of a lane in one direction, in 1e9 bytes a second; ``hop_ns``: time of
+    each hop in ns."""
 
     name: str
     arch: str
@@ -73,7 +61,7 @@ class Topology:
     _found: dict[tuple[int, int], Way] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        """Raises DeviceError where a chip has no way to the host."""
+        """Raise DeviceError if a chip has no way to the host."""
         for a, b in sorted(self.lanes):
             self._near.setdefault(a, []).append(b)
         self._group.update({chip: i for i, group in enumerate(self.host) for chip in group})
@@ -89,31 +77,26 @@ class Topology:
         return self.name
 
     def chip(self, device: Device) -> int:
-        """The chip that a device is, -1: it is none of an architecture, as a host. Raises InputError for one
-        that the topology does not have."""
+        """The chip of a device, -1 for a device without an architecture, such as a host. Raises InputError
+        for a device that the topology does not have."""
         board = device.descriptor
         if not board.arch:
             return -1
         if device.ordinal >= self.chips:
-            raise InputError(
+            text = (
                 f"{device} is not of topology {self.name}: its chips are {device.kind}:0 to "
-                f"{device.kind}:{self.chips - 1}",
-                device=str(device),
-                got=device.ordinal,
-                wanted=self.chips,
+                f"{device.kind}:{self.chips - 1}"
             )
+            raise InputError(text, device=str(device), got=device.ordinal, wanted=self.chips)
         if board.arch != self.arch:
-            raise InputError(
-                f"{device} is a {board.name}, {board.arch}: the chips of topology {self.name} are "
-                f"{self.arch}",
-                device=str(device),
-                got=board.arch,
-                wanted=self.arch,
+            text = (
+                f"{device} is a {board.name}, {board.arch}: the chips of topology {self.name} are {self.arch}"
             )
+            raise InputError(text, device=str(device), got=board.arch, wanted=self.arch)
         return device.ordinal
 
     def way(self, source: int, target: int) -> Way:
-        """From chip to chip, or from or to the host, -1."""
+        """The way from chip ``source`` to chip ``target``; -1 is the host."""
         if (source, target) not in self._found:
             self._found[source, target] = self._way(source, target)
         return self._found[source, target]
@@ -123,10 +106,11 @@ class Topology:
             return Way((), 0, math.inf)
         if source < 0 or target < 0:
             chip, down = max(source, target), target < 0
-            path, group = self._to_host(chip)
+            path = self._path(chip, set(self._group))
+            group = self._group[path[-1]]
             over = self._over(path if down else path[::-1])
             last = f"{path[-1]}>host" if down else f"host>{path[-1]}"
-            if len(self.host[group]) > 1:  # its name is that of what is shared
+            if len(self.host[group]) > 1:  # the link has the name of the group that shares it
                 last = f"host link {group}, {'out' if down else 'in'}"
             return Way((*over.links, last) if down else (last, *over.links), over.hops, over.gb_per_s)
         path = self._path(source, {target})
@@ -136,17 +120,14 @@ class Topology:
         rate = min(first.gb_per_s, then.gb_per_s)
         return Way(first.links + then.links, first.hops + then.hops, rate, True)
 
-    def _to_host(self, chip: int) -> tuple[list[int], int]:
-        path = self._path(chip, set(self._group))
-        return path, self._group[path[-1]]
-
     def _over(self, path: list[int]) -> Way:
         steps = list(pairwise(path))
         rate = min((self.lanes[step] * self.lane_gb_per_s for step in steps), default=math.inf)
         return Way(tuple(f"{a}>{b}" for a, b in steps), len(steps), rate)
 
     def _path(self, source: int, targets: set[int]) -> list[int]:
-        """The chips from one to the nearest of others; empty where there is no way."""
+        """The chips on the shortest path from ``source`` to the nearest of ``targets``; empty if there is no
+        way."""
         heap, done = [(0, -_MOST_CHIPS, [source])], set[int]()
         while heap:
             hops, width, path = heapq.heappop(heap)
@@ -167,14 +148,14 @@ class Topology:
 
 @cache
 def topologies() -> dict[str, Topology]:
-    """Those of the package by name."""
+    """The package's topologies by name."""
     folder = data_folder("graph_runtime.schemas") / "topologies"
     return {file.stem: _read(file.read_bytes(), file.stem) for file in sorted(folder.glob("*.json"))}
 
 
 def find_topology(given: Topology | str) -> Topology:
-    """The topology itself, or that of a name or a path. Raises DeviceError for a name that there is not, and
-    for a file that is no topology, with the place in it."""
+    """The topology that ``given`` means: a Topology, a topology's name, or the path of a file. Raises
+    DeviceError for an unknown name, and, with the place, for an invalid file."""
     if isinstance(given, Topology):
         return given
     if not isinstance(given, str):
@@ -182,12 +163,11 @@ def find_topology(given: Topology | str) -> Topology:
         raise InputError(text, got=type(given).__name__)
     if not given.endswith(".json"):
         if given not in topologies():
-            raise DeviceError(
+            text = (
                 f"there is no topology {given!r}{did_you_mean(given, topologies())}; a file of your own is "
-                "named by its path, which ends in .json",
-                got=given,
-                wanted=list(topologies()),
+                "named by its path, which ends in .json"
             )
+            raise DeviceError(text, got=given, wanted=list(topologies()))
         return topologies()[given]
     try:
         return _read(Path(given).read_bytes(), given)
@@ -219,7 +199,7 @@ def _read(data: bytes, where: str) -> Topology:
 
 
 class _Reader:
-    """The fields of a file, each as what it has to be. Raises DeviceError that names the place."""
+    """The checked fields of a topology file. Raises DeviceError with the place."""
 
     def __init__(self, raw: Mapping[str, Any], where: str):
         self.raw, self.where = raw, where
@@ -250,8 +230,8 @@ class _Reader:
         return value if isinstance(value, list) else self.fail(path, f"is a list, got {value!r}", value)
 
     def mesh(self, chips: int) -> Iterator[tuple[int, int, int]]:
-        """(chip, chip, lanes) of neighbours in a grid whose rows follow each other; ``wrap`` joins its
-        ends."""
+        """(chip, chip, lanes) for each pair of neighbours in a row-major grid. If the file has ``wrap``, the
+        two ends of a dimension are neighbours, too."""
         mesh = self.raw.get("mesh")
         if mesh is None:
             return
@@ -271,11 +251,12 @@ class _Reader:
                 at = chip // stride % size
                 if at + 1 < size:
                     yield chip, chip + stride, lanes
-                elif ring and size > 2:  # of two, the ends are neighbours already
+                elif ring and size > 2:  # in a ring of two, the ends are neighbours already
                     yield chip, chip - at * stride, lanes
 
     def links(self, chips: int) -> Iterator[tuple[int, int, int]]:
-        """(chip, chip, lanes) of each row; one of a pair that the mesh has comes in its place."""
+        """(chip, chip, lanes) of each row of "links" in the file; a row overrides the mesh's number of lanes
+        between the same chips."""
         for i, row in enumerate(self.rows("$.links", self.raw.get("links", []))):
             at = f"$.links[{i}]"
             if not isinstance(row, Mapping) or set(row) - {"chips", "lanes"}:

@@ -1,5 +1,3 @@
 """A plan as the flat arrays that the C executor runs.
 
-Read: program (what they are), lower (how they are made), slots (the plan's memory taken apart, for runs that
-are queued).
-"""
+Read: program (the arrays, and lowering), slots (the plan's memory as separate buffers, for queued runs)."""

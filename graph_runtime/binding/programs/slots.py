@@ -1,9 +1,11 @@
-"""Which buffers a run needs, and where in them each entry lies: a plan with its memory taken apart.
+"""The buffers of a run, and the place of each entry in them: a plan's memory divided into separate buffers,
+called slots.
 
-kept      a value that runs only read: an input, a constant, a copy made when an input is set; it is the
-          session's own memory, or what the caller gives
-output    what a run hands out: a buffer of its own each run
-arena     one for each memory of each device: all other values, at the plan's offsets, closed up
+kept      a value that runs only read: an input, a constant, or a copy made when an input is set. Its slot is
+          memory of the session's own, or memory that the caller gives
+output    an output of a run: a new buffer for each run
+arena     one arena for each memory of each device: it has all other values, at the plan's offsets without the
+          gaps
 """
 
 from __future__ import annotations
@@ -17,20 +19,19 @@ from ...base.machine.layout import HOST, footprint
 from ...base.unique import unique_values
 from ...plan.columns import follow, is_nop, starts
 from ...plan.queues.lanes import overlapping
-from ...plan.storage.sizes import round_up
+from ...plan.storage.buffers import round_up
 from ...plan.types import Plan, Storage
 from .program import Program
-
-__all__ = ["Slots", "assign_slots", "closed_up", "extent_of", "memory_of", "slots_of_copies", "values_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slots:
     """``value`` int64 [entries]: the first entry of the value that each entry shows. ``slot`` int32 [entries]
-    and ``offset`` uint64 [entries] where it lies. For each slot: ``did``, ``memory`` int32, ``extent`` int64,
-    ``eid`` int64 (the value that has it for itself, -1 for an arena). ``kept`` bool [slots]. ``outputs``: the
-    slot of each graph output; ``copied`` {output: entry} those that are copies of a kept value, made at the
-    end of the run. ``into`` {output: input} as the graph's aliases."""
+    and ``offset`` uint64 [entries]: the place of each entry. For each slot: ``did`` and ``memory`` int32 (its
+    device and memory), ``extent`` int64 (its bytes), ``eid`` int64 (the value that has the slot alone, -1 for
+    an arena), ``kept`` bool (whether runs only read it). ``outputs``: the slot of each graph output;
+    ``copied`` {output: entry} of the outputs that are copies of a kept value, made at the end of the run.
+    ``into`` {output: input}: the graph's aliases."""
 
     value: np.ndarray
     slot: np.ndarray
@@ -46,13 +47,12 @@ class Slots:
 
     @property
     def count(self) -> int:
-        """Number of slots."""
         return len(self.did)
 
 
 def assign_slots(plan: Plan) -> Slots:
-    """The slots of a plan: first those of values that have one for themselves, then the arenas, then those of
-    outputs that are copies of kept values."""
+    """The slots of a plan: first one for each value that has a slot alone, then the arenas, then outputs that
+    are copies of kept values."""
     graph, value = plan.graph, values_of(plan)
     kept = ((graph.func_id < 0) | plan.at_input)[graph.entry_nid]
     firsts, own_slot = _own_slots(plan, value, kept)
@@ -70,24 +70,15 @@ def assign_slots(plan: Plan) -> Slots:
     behind = {o: len(firsts) + arenas.shape[1] + at for at, o in enumerate(copied)}
     outputs = tuple(behind.get(o, at) for o, at in enumerate(slot[graph.outputs].tolist()))
     only_read = np.concatenate([kept[firsts], np.zeros(len(did) - len(firsts), bool)])
-    return Slots(
-        value,
-        slot.astype(np.int32),
-        offset,
-        did.astype(np.int32),
-        memory.astype(np.int32),
-        extent,
-        eids,
-        only_read,
-        outputs,
-        copied,
-        dict(plan.aliases),
-    )
+    slot, did, memory = (column.astype(np.int32) for column in (slot, did, memory))
+    into = dict(plan.aliases)
+    return Slots(value, slot, offset, did, memory, extent, eids, only_read, outputs, copied, into)
 
 
 def _own_slots(plan: Plan, value: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(the values, by first entry, that have a slot for themselves; that slot, int64 [entries], -1 for all
-    else): kept ones, and outputs. One that is written into an input has the input's."""
+    """(the first entries of the values that have a slot alone, which are kept values and outputs; int64
+    [entries]: that slot, -1 for all other entries). A value that is written into an input has the input's
+    slot."""
     graph = plan.graph
     heads, entries = value[graph.outputs], np.arange(graph.num_entries)
     written = {int(heads[o]): int(value[graph.input_eids[i]]) for o, i in plan.aliases}
@@ -103,7 +94,8 @@ def _own_slots(plan: Plan, value: np.ndarray, kept: np.ndarray) -> tuple[np.ndar
 
 
 def values_of(plan: Plan) -> np.ndarray:
-    """int64 [entries]: the entry whose bytes each shows; reshapes that move nothing make one value."""
+    """int64 [entries]: the entry whose bytes each entry shows. A reshape that moves nothing shows the bytes
+    of its source."""
     graph = plan.graph
     parent = np.arange(graph.num_entries)
     nops = np.flatnonzero(is_nop(graph))
@@ -112,8 +104,7 @@ def values_of(plan: Plan) -> np.ndarray:
 
 
 def _with_arenas(plan: Plan, slot: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Slot and offset of every entry with those that had none in an arena, and the arenas' (did, memory,
-    extent)."""
+    """(slot and offset of every entry, those in arenas included; (did, memory, extent) of the arenas)."""
     offset, loose = np.zeros(len(slot), np.uint64), np.flatnonzero(slot < 0)
     offset_of, arena, arenas = _arenas(plan, unique_values(plan.sid[loose]), plan.storage)
     slot = slot.copy()
@@ -122,14 +113,14 @@ def _with_arenas(plan: Plan, slot: np.ndarray, first: int) -> tuple[np.ndarray, 
 
 
 def closed_up(plan: Plan, entries: np.ndarray) -> tuple[np.ndarray, dict[tuple[int, int], int]]:
-    """(offset of each storage int64 [storages], {(did, memory): bytes}) where only these entries, bool
-    [entries], have memory at the plan's offsets: what lies between is closed up."""
+    """(offset of each storage, {(did, memory): bytes}), if only ``entries`` have memory. The offsets, int64
+    [storages], are the plan's with the gaps closed. ``entries``: bool [entries]."""
     offset_of, _, arenas = _arenas(plan, unique_values(plan.sid[entries]), _extents(plan, entries))
     return offset_of, {(did, memory): extent for did, memory, extent in arenas}
 
 
 def _extents(plan: Plan, entries: np.ndarray) -> Storage:
-    """The plan's storages, each as large as those of these entries are that it has."""
+    """The plan's storages, each with the extent of its largest entry among ``entries``."""
     shared = np.intersect1d(plan.sid[entries], plan.sid[~entries])
     extent = plan.storage.extent.copy()
     extent[shared] = 0
@@ -142,8 +133,9 @@ def _extents(plan: Plan, entries: np.ndarray) -> Storage:
 def _arenas(
     plan: Plan, used: np.ndarray, storage: Storage
 ) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int, int]]]:
-    """Offset and arena of each of these storages, int64 [storages], and the arenas (did, memory, extent): one
-    a memory. Storages that share bytes keep their distances; what lies between is closed up."""
+    """(offset int64 [storages], arena int64 [storages], [(did, memory, extent) of each arena]) of the
+    storages ``used``; each memory has one arena. Storages that share bytes keep their distances; gaps between
+    others are closed."""
     region, cell = storage.region[used], overlapping(storage, used)
     offset_of, arena = np.zeros(storage.count, np.int64), np.zeros(storage.count, np.int64)
     arenas: list[tuple[int, int, int]] = []
@@ -158,7 +150,8 @@ def _arenas(
 
 
 def _close_up(storage: Storage, sids: np.ndarray, cell: np.ndarray, alignment: int) -> tuple[np.ndarray, int]:
-    """New offsets int64 [sids] and their end: cells of overlapping storages one after another."""
+    """(new offsets int64 [sids], end of the last storage). Storages that overlap are in one cell, and the
+    cells lie one after another."""
     _, cell = np.unique(cell, return_inverse=True)
     begin = np.full(cell.max() + 1, np.iinfo(np.int64).max)
     end = np.zeros(cell.max() + 1, np.int64)
@@ -169,7 +162,7 @@ def _close_up(storage: Storage, sids: np.ndarray, cell: np.ndarray, alignment: i
 
 
 def slots_of_copies(program: Program, slots: Slots) -> dict[int, tuple[int, ...]]:
-    """{graph input: the slots of what its at_input copies make}."""
+    """{graph input: the slots of the copies that are made when that input is set}."""
     first_entry = program.plan.graph.row_ptr
     return {
         index: tuple(int(slots.slot[first_entry[nid]]) for nid in program.nid[first:last])
@@ -185,13 +178,13 @@ def _device(plan: Plan, eid: int) -> Device:
 
 
 def memory_of(plan: Plan, eid: int) -> int:
-    """Which of its device's memories an entry lies in."""
+    """Index of an entry's memory on its device."""
     descriptor = _device(plan, eid).descriptor
     return descriptor.memories.index(descriptor.memory(plan.layout(eid).memory))
 
 
 def extent_of(plan: Plan, eid: int) -> int:
-    """Bytes that an entry takes in each bank, at least 1."""
+    """Bytes of an entry in each bank, at least 1."""
     type_, layout = plan.graph.entry_type(eid), plan.layout(eid)
     if layout.memory == HOST:
         return max(type_.nbytes, 1)

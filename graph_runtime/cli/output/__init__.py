@@ -1,3 +1,3 @@
-"""Output of commands: progress on stderr, pictures as files, a screen that is written again and again, and
-which program of a model of several is shown.
+"""Output of commands: progress on stderr, pictures as files, a screen that is rewritten repeatedly, and the
+choice of a graph to show for a model that has several.
 """

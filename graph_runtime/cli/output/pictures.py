@@ -1,4 +1,4 @@
-"""--trace, --html and --visualizer: the files that several commands write of a plan and its timelines."""
+"""--trace, --html and --visualizer: files about a plan and its timelines, which several commands write."""
 
 from __future__ import annotations
 
@@ -21,31 +21,13 @@ if TYPE_CHECKING:
     from ...simulation.timeline import Timeline
     from ...views.page.shown import Shown
 
-__all__ = [
-    "Html",
-    "Trace",
-    "Visualizer",
-    "command_line",
-    "page_of_problem",
-    "write_page",
-    "write_prepared_page",
-    "write_trace",
-    "write_visualizer",
-]
-
 Trace = Annotated[
     Path | None,
-    typer.Option(
-        "--trace",
-        help="Write the timeline as JSON that Perfetto (ui.perfetto.dev) and chrome://tracing open.",
-    ),
+    typer.Option("--trace", help="Write the timeline as JSON for ui.perfetto.dev or chrome://tracing."),
 ]
 Html = Annotated[
     Path | None,
-    typer.Option(
-        "--html",
-        help="Write one HTML file for a browser: graph, timeline, memory, roofline, tables (docs/view.md).",
-    ),
+    typer.Option("--html", help="Write an HTML file: graph, times, memory, roofline, tables (docs/view.md)."),
 ]
 
 Visualizer = Annotated[
@@ -59,7 +41,7 @@ Visualizer = Annotated[
 
 
 def write_trace(path: Path | None, timeline: Timeline | None) -> None:
-    """Write the timeline, if it was asked for."""
+    """Write the trace of a timeline, if a path is given."""
     if path and timeline is not None:
         from ...views.trace import trace_json
 
@@ -76,8 +58,8 @@ def write_page(path: Path, *shown: Shown) -> None:
 
 
 def write_prepared_page(path: Path | None, name: str, prepared: Prepared, **words: Any) -> None:
-    """Write the page of what was prepared, if it was asked for: with its ``timelines``, by default what is
-    predicted of one run. ``words``: further fields of Shown."""
+    """Write the page of a prepared model, if a path is given. ``timelines``: timelines for the page, by
+    default the prediction of one run. ``words``: other fields of Shown."""
     if path:
         from ...simulation.simulation import simulate
         from ...views.page.shown import Shown
@@ -87,13 +69,14 @@ def write_prepared_page(path: Path | None, name: str, prepared: Prepared, **word
 
 
 def command_line() -> str:
-    """How the process was called, as a shell reads it."""
+    """The command line of this process, in shell syntax."""
     return shlex.join(["graph-runtime", *sys.argv[1:]])
 
 
 @contextmanager
 def page_of_problem(path: Path | None, name: str) -> Iterator[None]:
-    """A plan that does not fit is shown on the page, too, with the reason; then its CapacityError goes on."""
+    """A block that plans: if the plan does not fit, its page is written, too, with the reason, before the
+    CapacityError is raised."""
     try:
         yield
     except CapacityError as error:
@@ -109,7 +92,8 @@ def page_of_problem(path: Path | None, name: str) -> Iterator[None]:
 def write_visualizer(
     folder: Path | None, plan: Plan, name: str, reports: Sequence[Comparison] = (), traced: bool = True
 ) -> None:
-    """Write the report if it was asked for, with what comparisons have found."""
+    """Write the report for ttnn-visualizer, if a folder is given. ``reports``: results of comparisons for the
+    report."""
     if folder is None:
         return
     from ...views.visualizer import write_report

@@ -1,4 +1,4 @@
-"""A screen of a terminal that is written again and again, until a key or a signal ends it."""
+"""A terminal screen that is rewritten repeatedly, until a key or a signal ends it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["is_terminal", "watch"]
-
-# a terminal's words: another screen and back, begin at the top, empty the rest of a line, and of the screen
+# control sequences: alternate screen and back, cursor to the top, clear the rest of a line, and of the screen
 _OPEN, _CLOSE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _TOP, _LINE, _REST = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 def is_terminal() -> bool:
-    """Whether standard output is one, and keys can be read."""
+    """Whether standard output is a terminal, and keys can be read."""
     return sys.stdout.isatty() and sys.stdin.isatty()
 
 
 def watch(lines: Callable[[], Sequence[str]], seconds: float, number: int = 0) -> None:
     """Show ``lines()`` every ``seconds``, ``number`` times (0: for ever), until q, Ctrl-C or SIGTERM. The
-    terminal is as it was afterwards."""
+    terminal is restored afterwards."""
     with _screen():
         shown = 0
         while not number or shown < number:
@@ -37,7 +35,7 @@ def watch(lines: Callable[[], Sequence[str]], seconds: float, number: int = 0) -
 
 @contextlib.contextmanager
 def _screen() -> Iterator[None]:
-    import termios  # not on all systems, and neither are terminals of this kind
+    import termios  # only systems with terminals have this module
     import tty
 
     file = sys.stdin.fileno()
@@ -57,7 +55,7 @@ def _screen() -> Iterator[None]:
 
 
 def _draw(lines: Sequence[str]) -> None:
-    """As much as the terminal has room for, over what is there."""
+    """Draw as many lines as the terminal has room for, over the lines drawn before."""
     width, height = shutil.get_terminal_size()
     cut = [line[:width] + _LINE for line in lines[: height - 1]]
     sys.stdout.write(_TOP + "\n".join(cut) + "\n" + _REST)
@@ -65,13 +63,10 @@ def _draw(lines: Sequence[str]) -> None:
 
 
 def _quits(seconds: float) -> bool:
-    """Whether q is pressed within ``seconds``."""
+    """Whether the key q is pressed within ``seconds``."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
-        if select.select([sys.stdin], [], [], left)[0] and os.read(sys.stdin.fileno(), 1) in (
-            b"q",
-            b"Q",
-            b"",
-        ):
-            return True
+        if select.select([sys.stdin], [], [], left)[0]:
+            if os.read(sys.stdin.fileno(), 1) in (b"q", b"Q", b""):
+                return True
     return False

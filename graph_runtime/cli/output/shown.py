@@ -1,4 +1,4 @@
-"""The one program that plan and estimate show of a model that has several, or none before it runs."""
+"""The graph that plan and estimate show for a model that has several graphs, or none before it runs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 import typer
 
-from ...artifacts.door import bound
-from ...artifacts.plannable import Plannable, Waiting
+from ...artifacts.door import Plannable, Waiting, bound
 from ...base.errors import InputError
 from ...base.options import Options
 from ...base.progress import Tell
@@ -18,8 +17,6 @@ from ...frontends.onnx.dynamic import PortInfo
 from ...ir.model import Model
 from ...run.factory import create_flow
 from ..sources import open_given, say_first
-
-__all__ = ["open_shown"]
 
 
 def open_shown(
@@ -30,18 +27,18 @@ def open_shown(
     tell: Tell,
     params: Path | None = None,
 ) -> Plannable:
-    """As open_program. Sizes that are open get one: of buckets the largest, else 1; of a model that finds
-    values while it runs, the first of its programs. Says on stderr which it is. Raises as open_program, for a
-    model whose first program waits for a loop, too."""
+    """The source's first program, opened as by open_first. An open size is set to its largest bucket, or to 1
+    if it has no buckets. A model that finds values while it runs is shown by its first specialization. The
+    choice is printed on stderr. Raises as open_first, also for a model whose first specialization waits for a
+    loop."""
     found = open_given(path, devices, libraries, params, options, tell)
     if isinstance(found, Plannable):
         return say_first(found)
     if libraries:
         raise found.why
     if params is not None:
-        raise InputError(
-            f"--params {params}: {path.name} is a model of open sizes, which has its own", got=str(params)
-        )
+        text = f"--params {params}: {path.name} is a model of open sizes, which has its own"
+        raise InputError(text, got=str(params))
     if found.bundle is not None:
         own = found.bundle.options
         dims, values = {**own.dims, **options.dims}, {**own.values, **options.values}
@@ -50,11 +47,11 @@ def open_shown(
 
 
 def _model(waiting: Waiting, options: Options) -> Model:
-    """The Model of what is shown."""
+    """The Model of the program that is shown. Prints the choice on stderr."""
     name = waiting.name
     module = create_flow(waiting, ["cpu:0"], options)
     picked = _picked(module.inputs, options.dims)
-    if picked is None:  # an input without a shape
+    if picked is None:  # None: an input may have any shape
         if waiting.bundle is None:
             raise waiting.why
         raise InputError(f"{name} has inputs of any shape: bind them with --dim", got=name)
@@ -63,18 +60,18 @@ def _model(waiting: Waiting, options: Options) -> Model:
     sizes = f" at {', '.join(f'{n} = {size}' for n, size in picked.items())}" if picked else ""
     found = bound(waiting, known)
     if isinstance(found, Plannable):
-        typer.echo(f"{open_}what follows is of the program{sizes} alone; --dim gives others", err=True)
+        typer.echo(f"{open_}what follows is of the specialization{sizes} alone; --dim gives others", err=True)
         return found.model
     first = module.first_model(known.dims)
     if first is None:
         raise found.why
     why = f"{open_ or name + ': '}it finds sizes or values while it runs: "
-    typer.echo(f"{why}what follows is of the first of its programs alone{sizes}, {_ends(first)}", err=True)
+    typer.echo(f"{why}what follows is of its first specialization alone{sizes}, {_ends(first)}", err=True)
     return first
 
 
 def _picked(inputs: Sequence[PortInfo], dims: Mapping[str, Any]) -> dict[str, int] | None:
-    """Sizes for the dimensions that have none; None where an input has any shape."""
+    """Sizes for the open dimensions; None if an input has any shape."""
     if any(port.shape is None and port.name not in dims for port in inputs):
         return None
     names = [size for port in inputs for size in port.shape or () if isinstance(size, str)]

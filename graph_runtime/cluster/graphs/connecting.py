@@ -1,4 +1,4 @@
-"""connect(): the cluster that devices as "node1/tt:0" are of.
+"""connect(): joins a cluster, whose devices have names such as "node1/tt:0".
 
 with gr.cluster.connect("local", nodes=2) as cluster:
     module = gr.create("model.onnx", devices=["node0/cpu:0", "node1/tt:0"])
@@ -18,9 +18,7 @@ from ...base.options import Options
 from . import opening
 from .cut import CALLER
 from .fleet import SECONDS, Fleet, Terms
-from .remote_module import RemoteModule
-
-__all__ = ["Cluster", "connect", "connected"]
+from .remote_session import RemoteModule
 
 LOCAL = "local"
 _PINGS, _BLOCKS, _BLOCK = 15, 4, 8 << 20
@@ -29,8 +27,9 @@ _current: Cluster | None = None
 
 
 class Cluster:
-    """A cluster's nodes, their devices, and what opens graphs on them. ``deadline``: seconds of each wait. A
-    context manager: close() ends the workers, and a Ray that was started for it."""
+    """The nodes of a cluster, their devices, and graphs opened on them. ``deadline``: longest time of each
+    wait, in seconds. The cluster is a context manager: close() ends the workers, and also Ray if Ray was
+    started for this cluster."""
 
     def __init__(self, fleet: Fleet, leave: Any = None, deadline: float = SECONDS):
         self.fleet, self.deadline, self._leave = fleet, deadline, leave
@@ -48,24 +47,25 @@ class Cluster:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Names of the nodes that are there now: node0, node1, ... as they joined, or as their label
-        graph-runtime-node says."""
+        """Names of the present nodes. A node's name is its label graph-runtime-node; nodes without that label
+        are node0, node1, ... in the order of joining."""
         return self.fleet.nodes()
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """What a list of devices may name: one of each kind of each node; a node simulates as many boards as
-        are named."""
+        """Names of devices, as lists of devices contain them: one device of each kind on each node. A node
+        can simulate more boards than these: as many as a list names."""
         kinds = [board.kind for board in boards().values() if board.default and not board.test_only]
         return tuple(f"{node}/{kind}:0" for node in self.nodes for kind in sorted(set(kinds)))
 
     @property
     def interconnect(self) -> Interconnect:
-        """How the nodes and the caller are connected, measured when it is first asked for."""
+        """The links between the nodes and the caller, measured when first needed."""
         return self.measure([CALLER, *self.nodes])
 
     def measure(self, nodes: Sequence[str]) -> Interconnect:
-        """The links between these nodes, and the caller; each is measured once. Raises ClusterError."""
+        """The links between these nodes and the caller. Each link is measured only once. Raises
+        ClusterError."""
         names = list(dict.fromkeys([CALLER, *nodes]))
         for a in names:
             for b in names:
@@ -74,7 +74,8 @@ class Cluster:
         return Interconnect(dict(self._links))
 
     def _probe(self, source: str, target: str) -> NodeLink:
-        """Half of the time of small messages there and back, and the rate of large ones."""
+        """The measured link between two nodes. The link's latency is half the round trip of a small message;
+        its rate is that of large messages."""
         fleet = self.fleet
         member, to = fleet.member(source), fleet.member(target).address
         took = []
@@ -97,20 +98,14 @@ class Cluster:
         checkpoint_every: int = 0,
         **words: Any,
     ) -> RemoteModule:
-        """As gr.create, on devices of nodes. ``deadline``: seconds after which a run that was not answered
-        is given up; ``checkpoint_every``: runs after which state that runs write comes to the caller, so
-        that a lost machine loses none of it; 0: never. Raises as gr.create; DeviceError for a node that
-        there is not, ClusterError."""
-        return opening.create(
-            self.fleet,
-            graph,
-            devices,
-            opening.connected_options(self.fleet, devices, Options.of(options, **words), self.measure),
-            params=params,
-            libraries=libraries,
-            name=name,
-            terms=Terms(self._seconds(deadline), _count(checkpoint_every)),
-        )
+        """Like gr.create, on devices of nodes. ``deadline``: seconds after which an unanswered run is given
+        up. ``checkpoint_every``: number of runs after which the state that runs write is copied to the
+        caller, so that the state survives the loss of a machine; 0: the state is never copied. Raises as
+        gr.create; DeviceError for an unknown node, ClusterError."""
+        terms = self._terms(deadline, checkpoint_every)
+        chosen = opening.connected_options(self.fleet, devices, Options.of(options, **words), self.measure)
+        given = {"params": params, "libraries": libraries, "name": name}
+        return opening.create(self.fleet, graph, devices, chosen, terms, **given)
 
     def load(
         self,
@@ -124,21 +119,15 @@ class Cluster:
         deadline: float | None = None,
         checkpoint_every: int = 0,
     ) -> RemoteModule:
-        """As gr.load, on devices of nodes. The bundle goes there by its content's hash, once; its native code
-        runs if that machine trusts it. ``deadline`` and ``checkpoint_every`` as create. Raises as gr.load."""
-        return opening.load(
-            self.fleet,
-            bundle,
-            devices,
-            program,
-            threads=threads,
-            max_in_flight=max_in_flight,
-            libraries=libraries,
-            terms=Terms(self._seconds(deadline), _count(checkpoint_every)),
-        )
+        """Like gr.load, on devices of nodes. A machine that has the bundle, known by the hash of its
+        contents, is not sent it again. Native code of the bundle runs on a machine that trusts it.
+        ``deadline`` and ``checkpoint_every`` as in create. Raises as gr.load."""
+        terms = self._terms(deadline, checkpoint_every)
+        own = {"threads": threads, "max_in_flight": max_in_flight}
+        return opening.load(self.fleet, bundle, devices, program, terms, libraries=libraries, **own)
 
     def close(self) -> None:
-        """End the workers, and leave."""
+        """End the workers, and leave the cluster."""
         global _current
         self.fleet.close()
         if self._leave is not None:
@@ -147,34 +136,26 @@ class Cluster:
         if _current is self:
             _current = None
 
-    def _seconds(self, deadline: float | None) -> float:
-        seconds = self.deadline if deadline is None else deadline
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < 1e7:
-            raise InputError(f"a deadline is seconds above 0, got {seconds!r}", got=seconds)
-        return float(seconds)
-
-
-def _count(runs: int) -> int:
-    if isinstance(runs, bool) or not isinstance(runs, int) or runs < 0:
-        raise InputError(f"checkpoint_every is a number of runs from 0, got {runs!r}", got=runs)
-    return runs
+    def _terms(self, deadline: float | None, checkpoint_every: int) -> Terms:
+        return Terms(self.deadline if deadline is None else deadline, checkpoint_every)
 
 
 def connect(
     address: str = LOCAL, *, nodes: int = 1, cores: int | None = None, deadline: float = SECONDS
 ) -> Cluster:
-    """Join a cluster of Ray's, which from then on is that of all devices with a node.
+    """Join a Ray cluster, which from then on runs all graphs on devices named with a node.
 
-    ``address``: "local" starts Ray here with ``nodes`` nodes of ``cores`` each, reached by this machine only;
-    HOST:PORT is one that runs, with Ray's token authentication and TLS unless it is this machine's loopback.
-    ``deadline``: seconds of each wait. Raises ClusterError, which says what is missing; InputError."""
+    ``address``: "local" to start Ray here, with ``nodes`` nodes of ``cores`` cores each, reachable from this
+    machine only; HOST:PORT to join a running Ray, which needs Ray's token authentication and TLS unless it is
+    on this machine's loopback. ``deadline``: longest time of each wait, in seconds. Raises ClusterError,
+    which says what is missing; InputError."""
     global _current
     from ...codegen.cache import open_cache
     from ..ray import rays
     from .ray_fleet import RayFleet
 
     if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1:
-        raise InputError(f"nodes is a number from 1, got {nodes!r}", got=nodes)
+        raise InputError(f"nodes must be a positive integer, got {nodes!r}", got=nodes)
     if _current is not None:
         raise ClusterError(f"{_current!r} is connected already: close() it first")
     if address == LOCAL:
@@ -192,10 +173,8 @@ def connect(
 
 
 def connected() -> Cluster:
-    """The cluster that is connected. Raises ClusterError, which says how, where there is none."""
+    """The cluster that connect() joined. Raises ClusterError, with instructions, if there is none."""
     if _current is None:
-        raise ClusterError(
-            "devices of a node need a cluster: gr.cluster.connect('local', nodes=2), or connect('HOST:PORT') "
-            "(docs/cluster.md)"
-        )
+        how = "gr.cluster.connect('local', nodes=2), or connect('HOST:PORT') (docs/cluster.md)"
+        raise ClusterError(f"devices of a node need a cluster: {how}")
     return _current

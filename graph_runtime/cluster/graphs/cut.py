@@ -1,12 +1,12 @@
-"""A plan over machines -> one part a machine, and what goes between them.
+"""A plan over machines -> one part per machine, and the values that cross from one machine to another.
 
     cut(plan, constants) -> Cut: parts {machine: MachinePart of Stages}, crossings [Crossing], outputs
 
-A ``__copy`` whose source lies on another machine becomes two things: an output of the stage that makes the
-value, which is sent, and an input of the stages that read it, which is received. It keeps its cause and its
-bytes. Inputs of the graph go from the caller to each machine that reads them, constants lie in the part of
-each. All else of the plan (devices, layouts, numerics) goes along as columns of each part's graph, so that
-planning a part follows it; its memory is planned anew. Pure: nothing here knows Ray, sockets or files.
+A ``__copy`` whose source is on another machine becomes an output of the stage that makes the value, and an
+input of the stages that read it. The crossing keeps the copy's cause and bytes. Inputs of the graph go from
+the caller to each machine that reads them; constants are in the part of each reader. The rest of the plan
+(devices, layouts, numerics) becomes columns of each part's graph, which planning a part follows; only memory
+is planned anew. Nothing here uses Ray, sockets or files.
 """
 
 from __future__ import annotations
@@ -24,18 +24,16 @@ from ...plan.columns import is_copy
 from ...plan.types import Plan
 from .machine_stages import cut_into_stages
 
-__all__ = ["CALLER", "Crossing", "Cut", "MachinePart", "MachineStage", "cut"]
-
-CALLER = ""  # the machine of devices without a node
+CALLER = ""  # machine name of devices whose names have no node
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MachineStage:
-    """One program of a part. ``graph`` has the plan's columns as hints. Its inputs, by their names in it:
-    ``given`` {input: input of the whole graph that the caller sets}, ``constants`` {input: constant of the
-    whole graph}, each perhaps in another shape, ``reads`` {input: value of another stage, received or of this
-    machine}. ``makes``: the value
-    that each of its outputs is. ``state`` {input: name}: those that its runs write and that stay here."""
+    """One program of a part. ``graph``: the stage's graph, with the plan's columns as hints. Each input of
+    the graph is in one of three mappings: ``given`` {input: input that the caller sets} and ``constants``
+    {input: constant}, both of the whole graph, where their shapes may differ; and ``reads`` {input: value of
+    another stage, on any machine}. ``makes``: names of the outputs' values. ``state`` {input: its name in the
+    whole graph}: the inputs that runs write, whose values stay on this machine."""
 
     program: str
     graph: Graph
@@ -48,7 +46,8 @@ class MachineStage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MachinePart:
-    """What one machine runs: its ``stages`` in order, on ``devices`` as that machine names them."""
+    """The part of one machine. ``stages``: the stages in the order of running; ``devices``: the devices, as
+    that machine names them."""
 
     machine: str
     devices: tuple[Device, ...]
@@ -56,19 +55,20 @@ class MachinePart:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The inputs of the whole graph that the caller sends there."""
+        """Inputs of the whole graph that the caller sends to the machine."""
         return tuple(dict.fromkeys(name for stage in self.stages for name in stage.given.values()))
 
     @property
     def state(self) -> tuple[str, ...]:
-        """Names of what stays there from run to run."""
+        """Names of the state that stays on the machine between runs."""
         return tuple(name for stage in self.stages for name in stage.state.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """A value that goes from one machine to another: ``sent`` is its name where it is made, by stage
-    ``stage`` of that machine, ``received`` where it is read: that of the copy of the plan that it is."""
+    """A value that crosses from one machine to another. ``stage``: the stage that makes the value. ``sent``:
+    the value's name in that stage; ``received``: the value's name in the stages that read it, which is the
+    name of the plan's copy."""
 
     sent: str
     received: str
@@ -80,14 +80,14 @@ class Crossing:
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the way, of every run."""
+        """Bytes sent in every run."""
         return self.type.nbytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """``outputs``: (machine, value) of each output of the graph; an input that is handed out, perhaps in
-    another shape, has the machine None and its own name. ``names`` and ``types`` of the outputs."""
+    """A plan's parts. ``outputs``: (machine, value) of each output; (None, name of the input) for an output
+    that is an input, perhaps in another shape. ``names`` and ``types``: names and types of the outputs."""
 
     parts: Mapping[str, MachinePart]
     crossings: tuple[Crossing, ...]
@@ -96,7 +96,7 @@ class Cut:
     types: tuple[TensorType, ...]
 
     def report(self) -> list[dict[str, Any]]:
-        """A row for each value that crosses: from, to, bytes, cause."""
+        """One row per crossing value: from, to, bytes, cause."""
         return [
             {
                 "value": one.sent,
@@ -110,14 +110,15 @@ class Cut:
 
 
 def cut(plan: Plan, constants: Collection[str] = ()) -> Cut:
-    """Cut a plan by the machines of its devices. ``constants``: the graph inputs with known values. Raises
-    PlanError for state that two machines or two stages use, and for a copy between machines that is none."""
+    """Cut a plan by the machines of its devices. ``constants``: graph inputs with known values. Raises
+    PlanError for state used by two machines or two stages, and for a copy between machines that changes the
+    type."""
     return _Cutter(plan, frozenset(constants)).cut()
 
 
 @dataclass(slots=True)
 class _Draft:
-    """A stage that is being cut: its nodes, and the entries that it is to hand out, in order."""
+    """A stage that is being made. ``handed``: the stage's entries that others read, in order."""
 
     machine: str
     nodes: list[int]
@@ -147,17 +148,18 @@ class _Cutter:
         runs = [nid for nid in range(self.graph.num_nodes) if not (self.set_before[nid] or self.arrives[nid])]
         self._require_state()
         found = cut_into_stages(
-            {nid: self.where[nid] for nid in runs}, {nid: self._makers(self.reads[nid]) for nid in runs}
+            {nid: self.where[nid] for nid in runs},
+            {nid: [n for n in map(self._origin, self.reads[nid]) if not self.null[n]] for nid in runs},
         )
         drafts = [_Draft(machine, nodes) for machine, nodes in found]
         self.stage_of = {nid: at for at, draft in enumerate(drafts) for nid in draft.nodes}
         outputs = [self._output(eid, drafts) for eid in self.graph.outputs.tolist()]
         inputs = {}
         for at in reversed(range(len(drafts))):
-            if drafts[at].handed:  # of others nothing is read
+            if drafts[at].handed:  # a stage of which no value is read is left out
                 inputs[at] = self._inputs(at, drafts[at], drafts)
         stages: dict[str, list[MachineStage]] = {}
-        number = {}  # of each stage in its machine
+        number = {}  # index of each stage within its machine
         for at in sorted(inputs):
             made = stages.setdefault(drafts[at].machine, [])
             number[at] = len(made)
@@ -174,7 +176,7 @@ class _Cutter:
     # **************** readers of values ****************
 
     def _require_state(self) -> None:
-        """State is read where it is written."""
+        """Raise PlanError if one machine reads state that another machine writes."""
         for nid, reads in enumerate(self.reads):
             for eid in reads:
                 at = self.maker[eid]
@@ -188,25 +190,22 @@ class _Cutter:
                     )
 
     def _origin(self, eid: int) -> int:
-        """The node that a value comes from when the run begins or during it: through copies that arrive from
-        other machines, and those that are made when inputs are set."""
+        """The node that makes a value. For a copy made when inputs are set, or a copy from another machine:
+        the node that makes the copied value."""
         nid = self.maker[eid]
         while (self.arrives[nid] or self.set_before[nid]) and not self.null[nid]:
             nid = self.maker[self.reads[nid][0]]
         return nid
 
     def _behind(self, eid: int) -> int:
-        """The value that arrives as another one: what is copied on comes from where it was made."""
+        """The source of a value that arrives through several copies. The value is sent from the machine that
+        made it."""
         while self.arrives[self.maker[eid]]:
             source = self.reads[self.maker[eid]][0]
             if self.graph.type_id[source] != self.graph.type_id[eid]:
                 break
             eid = source
         return eid
-
-    def _makers(self, eids: Sequence[int]) -> list[int]:
-        """The nodes of runs that make these."""
-        return [nid for nid in map(self._origin, eids) if not self.null[nid]]
 
     def _value(self, eid: int) -> str:
         nid = self.maker[eid]
@@ -219,13 +218,14 @@ class _Cutter:
         origin = self._origin(eid)
         if self.null[origin]:
             return None, self.graph.names[origin]
-        if self.arrives[self.maker[eid]]:  # the caller gets it from where it is made
+        if self.arrives[self.maker[eid]]:  # the caller fetches the value from the machine that made it
             eid = self.reads[self.maker[eid]][0]
         draft = drafts[self.stage_of[origin]]
         return draft.machine, draft.handed.setdefault(eid, self._value(eid))
 
     def _inputs(self, at: int, draft: _Draft, drafts: list[_Draft]) -> dict[int, str]:
-        """{entry: value} that a stage reads and other stages make; theirs are handed out, and sent."""
+        """{entry: value} of the values that a stage reads from other stages. The values become outputs of
+        these other stages; a crossing is added for each value of another machine."""
         found: dict[int, str] = {}
         wanted = [eid for nid in draft.nodes for eid in self.reads[nid]]
         for eid in wanted:
@@ -242,7 +242,7 @@ class _Cutter:
             if self.graph.entry_type(sent) != self.graph.entry_type(eid):
                 raise PlanError(
                     f"copy {self.graph.names[nid]!r} changes {self.graph.entry_type(sent)} to "
-                    f"{self.graph.entry_type(eid)} on the way to another machine: there it keeps its type",
+                    f"{self.graph.entry_type(eid)} on the way to another machine: it must not",
                     node=self.graph.names[nid],
                 )
             name = drafts[source].handed.setdefault(sent, self._value(sent))
@@ -263,8 +263,8 @@ class _Cutter:
         return [device for device in self.plan.devices if device.node == machine]
 
     def _closure(self, draft: _Draft, values: Mapping[int, str]) -> list[int]:
-        """The nodes of a stage's graph in the plan's order: its own, and inputs, with the copies that are
-        made when they are set. A copy that arrives is an input."""
+        """The nodes of a stage's graph in the plan's order: its own nodes, its inputs, and the copies made
+        when inputs are set. An arriving copy is an input."""
         chosen, todo = set(draft.nodes), list(draft.nodes)
         while todo:
             nid = todo.pop()
@@ -281,7 +281,7 @@ class _Cutter:
         own = set(draft.nodes)
         fresh = [nid for nid in closure if nid not in own and (self.null[nid] or self.arrives[nid])]
         made = {nid for nid in closure if nid not in fresh}
-        names: dict[str, int] = {}  # input of the stage -> entry of the plan
+        names: dict[str, int] = {}  # input of the stage -> entry of the plan's graph
         for eid, value in values.items():
             names[_unused(value, names, graph, made)] = eid
         for nid in fresh:
@@ -308,7 +308,7 @@ class _Cutter:
     def _aliases(
         self, draft: _Draft, names: list[str], state: Mapping[str, str], place: np.ndarray
     ) -> tuple[tuple[int, int], ...]:
-        """(output, input) of the stage for each state of its own."""
+        """(output, input) pairs of the stage, one for each state that its runs write."""
         handed, found = list(draft.handed), []
         for name, origin in state.items():
             at = self.written[next(int(n) for n in self.graph.inputs if self.graph.names[n] == origin)]
@@ -323,7 +323,8 @@ class _Cutter:
         return tuple(found)
 
     def _hints(self, graph: Graph, place: np.ndarray, machine: str) -> Hints:
-        """The plan's columns for the entries at ``place``, devices as the machine's own list has them."""
+        """The plan's columns for ``graph``. ``place``: the plan's entry of each entry of ``graph``. Devices
+        are numbered as in the machine's own list."""
         plan, devices = self.plan, self._devices(machine)
         types = [device.dl_type for device in devices]
         nth = {str(device): types[:at].count(device.dl_type) for at, device in enumerate(devices)}
@@ -350,7 +351,7 @@ class _Cutter:
 
 
 def _unused(name: str, names: Mapping[str, int], graph: Graph, made: Collection[int]) -> str:
-    """The name, or with a number behind it where the stage has it already."""
+    """The name; if the stage has it already, the name with a number appended."""
     taken = {graph.names[nid] for nid in made}
     found, count = name, 1
     while found in names or found in taken:
@@ -366,8 +367,8 @@ def _subgraph(
     nodes: Sequence[int],
     handed: Mapping[int, str],
 ) -> tuple[Graph, np.ndarray]:
-    """The graph of some nodes of another, in order, behind its inputs; and for each of its entries which of
-    the other's it is. ``reads_of`` [nodes of the other]: the entries that each reads."""
+    """(a new graph of ``inputs`` followed by ``nodes``, both from ``graph``; for each entry of the new graph,
+    its entry in ``graph``). ``reads_of`` [nodes of ``graph``]: the entries that each node reads."""
     count = len(inputs)
     widths = [1] * count + [int(graph.row_ptr[n + 1] - graph.row_ptr[n]) for n in nodes]
     row_ptr = np.concatenate([[0], np.cumsum(widths)]).astype(np.int64)

@@ -1,8 +1,7 @@
-"""The workers that a caller has, by the names of their nodes, and calls to them.
+"""The workers of a caller, one for each name of a node, and calls to them.
 
-How members are made is a subclass' matter: actors of Ray (ray_fleet.py), or threads of this process
-(``ThreadFleet``), which is what tests use, and what runs the part of a graph that is on the caller's own
-devices.
+Subclasses make the members: actors of Ray (ray_fleet.py), or threads of this process (``ThreadFleet``, used
+by tests). A thread also runs the part of a graph on the caller's own devices.
 """
 
 from __future__ import annotations
@@ -11,97 +10,75 @@ import contextlib
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import numpy as np
-
-from ...base.errors import ClusterError, DeviceError, WorkerLost, did_you_mean
+from ...base.errors import ClusterError, DeviceError, InputError, WorkerLost, did_you_mean
 from ..installation import this_installation
 from ..transport import limits
-from ..transport.messages import Message, write_message
+from ..transport.messages import Header, Message, Tensors, write_message
 from ..transport.sockets import LinkLost, Tls
 from .cut import CALLER
-from .fleet_members import FleetMember, WorkerGone, answer_of
-from .link_calls import LinkCalls
+from .link_calls import FleetMember, LinkCalls, WorkerGone, answer_of
 from .worker import Worker
 
-__all__ = ["SECONDS", "Fleet", "Terms", "ThreadFleet"]
-
-SECONDS = 60.0  # of every wait, unless the caller says otherwise
+SECONDS = 60.0  # seconds of every wait, by default
 _THREADS = 64
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """``deadline``: seconds of each wait. ``checkpoint_every``: runs after which state that runs write comes
-    to the caller, 0: never."""
+    """Terms of a module's runs. ``deadline``: longest time of each wait, in seconds. ``checkpoint_every``:
+    number of runs after which the state that runs write is copied to the caller; 0: the state is never
+    copied. Raises InputError."""
 
     deadline: float = SECONDS
     checkpoint_every: int = 0
 
+    def __post_init__(self) -> None:
+        seconds, runs = self.deadline, self.checkpoint_every
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < 1e7:
+            raise InputError(f"deadline must be a positive number of seconds, got {seconds!r}", got=seconds)
+        if isinstance(runs, bool) or not isinstance(runs, int) or runs < 0:
+            raise InputError(f"checkpoint_every must be a number of runs, 0 or more, got {runs!r}", got=runs)
+
 
 class _ThreadMember(FleetMember):
-    """A worker in this process."""
+    """A worker in this process, called like a worker in another process."""
 
-    def __init__(self, worker: Worker):
-        super().__init__(worker.name)
+    def __init__(self, worker: Worker, calls: LinkCalls):
+        super().__init__(worker.name, calls)
         self.worker = worker
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix=f"gr-worker-{worker.name or 'caller'}")
 
     def start(self, data: bytes) -> Future[bytes]:
-        return self._submit(lambda: self.worker.call(data))
-
-    def send(
-        self, header: Mapping[str, Any], tensors: Mapping[str, np.ndarray] | None, end: float
-    ) -> Future[Message]:
-        copied = {name: np.array(value) for name, value in (tensors or {}).items()}
-        message = Message(dict(header), copied)
-        return self._submit(lambda: answer_of(self.worker.answer(message)))
-
-    def _submit(self, call: Callable[[], _T]) -> Future[_T]:
-        def checked() -> _T:
-            answer = None if self.gone else call()
-            if self.gone or answer is None:
-                raise WorkerGone(self.gone)
-            return answer
-
         try:
-            return self._pool.submit(checked)
-        except RuntimeError:  # it was ended
-            raise WorkerGone("it was ended") from None
+            return self._pool.submit(self._answer, data)
+        except RuntimeError:  # the worker was stopped
+            raise WorkerGone("it was stopped") from None
+
+    def _answer(self, data: bytes) -> bytes:
+        answer = b"" if self.gone else self.worker.call(data)
+        if self.gone:
+            raise WorkerGone(self.gone)
+        return answer
 
     def end(self) -> None:
+        self.calls.lost(self, "it was stopped")
         self.worker.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-class _LinkedThread(_ThreadMember):
-    """A worker in this process that is reached as one of another process is."""
-
-    def __init__(self, worker: Worker, calls: LinkCalls):
-        super().__init__(worker)
-        self._calls = calls
-
-    def send(
-        self, header: Mapping[str, Any], tensors: Mapping[str, np.ndarray] | None, end: float
-    ) -> Future[Message]:
-        return self._calls.call(self, header, tensors, end)
-
-    def end(self) -> None:
-        self._calls.lost(self, "it was ended")
-        super().end()
-
-
 class Fleet:
-    """``folder``: where bundles are kept on this machine; ``host``, ``tls``: as Endpoint's, of this process.
-    ``own``: the worker of this process, which is the end of the caller's links."""
+    """The workers of one caller. ``folder``: folder for bundles on this machine. ``host`` and ``tls``:
+    address and certificates of this process, as in Endpoint. ``own``: the worker of this process, which is
+    the caller's end of the links."""
 
     def __init__(self, folder: Path, host: str | None = None, tls: Tls | None = None):
         self.key = secrets.token_bytes(32)
@@ -111,7 +88,7 @@ class Fleet:
         self._lock = threading.RLock()
         self._members: dict[str, FleetMember] = {}
         self._closed = False
-        # what sessions that are gone leave: their members, and what these are told
+        # (members, message) of each module that is gone: the message is still to be sent to the members
         self.closing: SimpleQueue[tuple[Mapping[str, FleetMember], bytes] | None] = SimpleQueue()
         threading.Thread(
             target=_tell_of_closing, args=(self.closing,), name="gr-closing", daemon=True
@@ -125,19 +102,18 @@ class Fleet:
     # **************** what a subclass says ****************
 
     def nodes(self) -> tuple[str, ...]:
-        """The names of the nodes that are there, without the caller's own."""
+        """Names of the present nodes, without the caller."""
         raise NotImplementedError
 
     def make(self, node: str) -> FleetMember:
-        """A new worker on a node, or, where that is gone, on another one. Raises ClusterError."""
+        """A new worker on a node, or on another node if that node is gone. Raises ClusterError."""
         raise NotImplementedError
 
     # **************** members ****************
 
     def member(self, node: str) -> FleetMember:
-        """The worker of a node, made when it is first asked for, and where the last one ended. Raises
-        DeviceError for a node that there is not, ClusterError where it cannot be started or is of another
-        installation."""
+        """The worker of a node, started when first needed and again after it ended. Raises DeviceError for an
+        unknown node, ClusterError if the worker cannot be started or has another installation."""
         with self._lock:
             if self._closed:
                 raise ClusterError("the cluster was closed: connect again")
@@ -149,17 +125,17 @@ class Fleet:
             return self._members[node]
 
     def replace(self, node: str, gone: FleetMember) -> FleetMember:
-        """A worker in the place of one that is gone. Raises ClusterError."""
+        """The worker that replaces ``gone``, a worker that has ended. Raises ClusterError."""
         with self._lock:
             if self._closed:
                 raise ClusterError("the cluster was closed")
-            if self._members.get(node, gone) is gone:  # none, where the last try failed
+            if self._members.get(node, gone) is gone:  # the member is missing if the last attempt failed
                 self._members.pop(node, None)
                 self._members[node] = self._greeted(node)
             return self._members[node]
 
     def _greeted(self, node: str) -> FleetMember:
-        member = _ThreadMember(self.own) if node == CALLER else self.make(node)
+        member = _ThreadMember(self.own, self.calls) if node == CALLER else self.make(node)
         try:
             header = {"do": "hello", "installation": str(this_installation())}
             said = self.ask(member, {**header, "caller": dict(self.own.endpoint.address)})
@@ -184,22 +160,17 @@ class Fleet:
     # **************** calls ****************
 
     def ask(
-        self,
-        member: FleetMember,
-        header: Mapping[str, Any],
-        tensors: Mapping[str, np.ndarray] | None = None,
-        seconds: float = SECONDS,
+        self, member: FleetMember, header: Header, tensors: Tensors | None = None, seconds: float = SECONDS
     ) -> Message:
-        """Call and wait. Raises what the worker raised, and WorkerLost where it ended or gave no answer."""
+        """The answer to a call, awaited. Raises the worker's error, and WorkerLost if the worker ended or
+        gave no answer."""
         with _loss(member, seconds):
             started = member.start(write_message({**header, "seconds": seconds}, tensors))
             return answer_of(started.result(seconds + limits.LATE))
 
-    def ask_by_link(
-        self, member: FleetMember, header: Mapping[str, Any], seconds: float = SECONDS
-    ) -> Message:
-        """The same over the links, which may change nothing: where one breaks it is asked again. Raises
-        LinkLost besides."""
+    def ask_by_link(self, member: FleetMember, header: Header, seconds: float = SECONDS) -> Message:
+        """Like ask, but over the links. The request must change nothing, because it is repeated if a link
+        breaks. Raises LinkLost, too."""
         end = time.monotonic() + seconds
         for turn in range(limits.BREAKS + 1):
             with _loss(member, seconds):
@@ -231,7 +202,8 @@ def _tell_of_closing(closing: SimpleQueue[tuple[Mapping[str, FleetMember], bytes
 
 
 class ThreadFleet(Fleet):
-    """Workers that are threads of this process, one for each name; ``folder``: of all of them."""
+    """Workers in threads of this process, one per node name. ``folder``: folder for bundles, shared by all
+    workers."""
 
     def __init__(self, names: tuple[str, ...], folder: Path):
         super().__init__(folder)
@@ -241,4 +213,4 @@ class ThreadFleet(Fleet):
         return self._names
 
     def make(self, node: str) -> FleetMember:
-        return _LinkedThread(Worker(node, self.key, self._folder), self.calls)
+        return _ThreadMember(Worker(node, self.key, self._folder), self.calls)

@@ -1,10 +1,10 @@
-"""What a session over machines has under way: calls to the workers of its parts, their answers, and what is
-done when a worker is lost. Inputs are kept until a run is answered, so that it can be begun anew
-(recovery.py).
-"""
+"""Runs in flight of a session over machines: calls to the workers that have parts of the graph, answers of
+the workers, and recovery from the loss of a worker. The inputs of a run are kept until the run is answered,
+so that the run can be restarted (recovery.py)."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
 import threading
@@ -21,64 +21,57 @@ import numpy as np
 from ...base.errors import GraphRuntimeError, WaitTimeoutError, WorkerLost
 from ...base.options import Options
 from ..transport import limits
-from ..transport.messages import Message, write_message
+from ..transport.messages import Header, Message, write_message
 from ..transport.sockets import LinkLost
 from .fleet import Fleet, Terms
-from .fleet_members import FleetMember, WorkerGone
 from .flights import Flight, wait_for
+from .link_calls import FleetMember, WorkerGone
 from .opened_part import SET, STATE
 from .part_opening import PartOpener, RemotePart
 from .recovery import recover
-
-__all__ = ["Flights"]
 
 log = logging.getLogger(__name__)
 
 
 class Flights:
-    """The runs of one session. ``fixed`` {input: what it was set to}; ``following``: the number of the next
-    run. ``lost_state`` {name: why} of state that is gone."""
+    """The runs of one session. ``fixed`` {input: current value}: inputs that hold for all later runs.
+    ``lost_state`` {name: reason}: state that is gone."""
 
     def __init__(
-        self,
-        fleet: Fleet,
-        parts: Mapping[str, RemotePart],
-        name: str,
-        options: Options,
-        terms: Terms,
+        self, fleet: Fleet, parts: Mapping[str, RemotePart], name: str, options: Options, terms: Terms
     ):
         self.name, self.max_in_flight, self.deadline = name, options.max_in_flight, terms.deadline
         self.checkpoint_every = terms.checkpoint_every
         self._fleet, self._parts = fleet, parts
         self.module = f"{name}-{secrets.token_hex(4)}"
         self.state = {name: machine for machine, part in parts.items() for name in part.state}
-        self._targets = {  # machines that each one's stages send to
-            machine: sorted({to for stage in part.sheet["stages"] for to in stage["sends"]})
+        self._targets = {  # machine -> machines to which its stages send
+            machine: sorted({to for stage in part.sheet.stages for to in stage.sends})
             for machine, part in parts.items()
         }
         self.fixed: dict[str, np.ndarray] = {}
         self.lost_state: dict[str, str] = {}
-        self.dropped: deque[int] = deque()  # runs whose outputs are wanted no more
+        self.dropped: deque[int] = deque()  # runs whose outputs are no longer needed
         self._lock = threading.RLock()
         self._recovering = threading.Lock()
         self._members: dict[str, FleetMember] = {}
         self._opener = PartOpener(fleet, self.module, options.threads, self.max_in_flight, self.deadline)
-        self._log: dict[int, Flight] = {}  # runs that may have to be run again
+        self._log: dict[int, Flight] = {}  # runs that may have to be repeated
         self._waiting: deque[Flight] = deque()
         self._following = 0
-        self._setting = -1  # the last run that set inputs for all later ones
-        self._unsure: dict[str, np.ndarray] = {}  # what one that failed may not have set
-        self._saved: tuple[int, dict[str, np.ndarray]] = (-1, {})  # the last checkpoint
-        self._snapshots: dict[int, dict[str, np.ndarray]] = {}  # later ones, while earlier runs are under way
+        self._setting = -1  # number of the last run that set inputs for all later runs
+        self._unsure: dict[str, np.ndarray] = {}  # inputs that a failed run may have left unset
+        self._saved: tuple[int, dict[str, np.ndarray]] = (-1, {})  # (run, state) of the last checkpoint
+        self._snapshots: dict[int, dict[str, np.ndarray]] = {}  # state of later checkpoints, by run
         for machine in parts:
             self._members[machine] = self._opened(machine, parts[machine])
-        # a finalizer may come in the middle of any call, so it makes none itself
+        # a finalizer may run in the middle of any call, so a finalizer only queues the message
         closing = (self._members, write_message({"do": "close", "module": self.module}))
         finalize(self, fleet.closing.put, closing).atexit = False
 
     def _opened(self, machine: str, part: RemotePart) -> FleetMember:
-        """The worker of a machine, which has its part open: another one where it ended meanwhile. Raises what
-        it raises."""
+        """The worker of a machine, with the machine's part open. If a worker ends while it opens the part,
+        another one is started. Raises the worker's errors."""
         member = self._fleet.member(machine)
         for last in (False, False, True):
             try:
@@ -93,8 +86,8 @@ class Flights:
     def begin(
         self, given: Mapping[str, np.ndarray], fixed: Mapping[str, np.ndarray], kept: Mapping[str, Any]
     ) -> Flight:
-        """A new run, not yet under way: launch() is next. Waits while ``max_in_flight`` are, for the
-        oldest."""
+        """A new run, not yet started: call launch() next. If ``max_in_flight`` runs are in flight, first
+        waits for the oldest run."""
         while len(self._waiting) >= self.max_in_flight:
             self._wait_oldest()
         with self._lock:
@@ -118,27 +111,25 @@ class Flights:
         return flight
 
     def drain(self) -> None:
-        """Wait until no run is under way. Raises nothing of theirs."""
+        """Wait until no run is in flight. Raises no errors of runs."""
         while self._waiting:
             self._wait_oldest()
 
-    def ask(self, machine: str, header: Mapping[str, Any]) -> Message:
-        """What the worker of a part has. Raises as Fleet.ask_by_link."""
+    def ask(self, machine: str, header: Header) -> Message:
+        """Request something from the worker of a part. Raises as Fleet.ask_by_link."""
         message = {**header, "module": self.module}
         return self._fleet.ask_by_link(self._members[machine], message, seconds=self.deadline)
 
-    # **************** under way ****************
+    # **************** in flight ****************
 
     def launch(self, flight: Flight) -> None:
-        """Begin a run on all its machines."""
+        """Start a run on all its machines."""
         attempt = flight.attempt
         with self._lock:
             over = min((one.number for one in self._waiting), default=self._following) - 1
             if self.state and self.checkpoint_every:
                 over = min(over, self._saved[0])
-            dropped = []
-            while self.dropped:
-                dropped.append(self.dropped.popleft())
+            dropped = [self.dropped.popleft() for _ in range(len(self.dropped))]
             members = dict(self._members)
         for machine, member in members.items():
             part = self._parts[machine]
@@ -169,7 +160,8 @@ class Flights:
     def _answered(
         self, flight: Flight, attempt: int, machine: str, member: FleetMember, answer: Future[Message]
     ) -> None:
-        """A machine's answer to a run came, or the machine went. Any thread."""
+        """Handle the answer of a machine to a run, or the end of the machine's worker. Called in any
+        thread."""
         try:
             message = answer.result()
         except CancelledError:
@@ -190,7 +182,8 @@ class Flights:
     def _went_wrong(
         self, flight: Flight, attempt: int, machine: str, member: FleetMember, error: Exception
     ) -> None:
-        """A machine was not told of a run, or its answer is an error."""
+        """Handle an error of a run: the run could not be started on a machine, or the machine answered with
+        the error."""
         match error:
             case WorkerGone():
                 self._lost(flight, attempt, machine, member, str(error))
@@ -202,7 +195,7 @@ class Flights:
                 self._fail(flight, error)
 
     def _save(self, flight: Flight) -> None:
-        """Keep the state that a run left, by its answers."""
+        """Keep the state after a run, which its answers contain, as a checkpoint."""
         self._snapshots[flight.number] = {
             name.removeprefix(STATE): value
             for message in flight.answers.values()
@@ -211,8 +204,8 @@ class Flights:
         }
 
     def _forget(self) -> None:
-        """What no loss asks for any more: where there are checkpoints, runs up to the last one that all runs
-        before it have been answered for."""
+        """Forget runs that no recovery will repeat. Without checkpoints these are the answered runs; with
+        checkpoints, the runs up to the newest checkpoint before which all runs were answered."""
         if not (self.state and self.checkpoint_every):
             self._log = {flight.number: flight for flight in self._waiting}
             return
@@ -226,29 +219,26 @@ class Flights:
         self._log = {number: one for number, one in self._log.items() if number > self._saved[0]}
 
     def _settle(self, flight: Flight, error: BaseException | None) -> None:
-        """A run is over."""
+        """End a run, with its error if it failed."""
         with self._lock:
             if flight.over:
                 return
             if flight in self._waiting:
                 self._waiting.remove(flight)
             self._forget()
-            if error is not None:
-                later = {name: self.fixed[name] for name in flight.fixed if name not in self.state}
-                self._unsure |= later
             if error is None:
-                flight.future.set_result(None)
-            else:
-                flight.future.set_exception(error.with_traceback(None))
+                return flight.future.set_result(None)
+            self._unsure |= {name: self.fixed[name] for name in flight.fixed if name not in self.state}
+            flight.future.set_exception(error.with_traceback(None))
 
     def _fail(self, flight: Flight, error: BaseException) -> None:
-        """A run failed: no machine is to wait for it any longer."""
+        """Fail a run, and tell all machines to stop waiting for its messages."""
         self._settle(flight, error)
         self._call_off(flight, str(error))
 
     def _call_off(self, flight: Flight, why: str, attempt: int | None = None) -> None:
-        """No machine is to wait any longer for what others send for a run, in attempts up to this one;
-        without one, the run failed."""
+        """Tell all machines to stop waiting for messages of a run. ``attempt``: the last attempt that is
+        called off; None: the current attempt, because the run has failed."""
         header = {
             "do": "cancel",
             "module": self.module,
@@ -259,21 +249,22 @@ class Flights:
             "sets": flight.after == flight.number,
         }
         for member in list(self._members.values()):
-            try:
+            with contextlib.suppress(WorkerGone):  # an ended worker waits for nothing
                 member.start(write_message(header))
-            except WorkerGone:
-                continue  # it waits for nothing
 
     def expire(self, flight: Flight, why: str = "") -> None:
-        """The deadline of a run is over."""
+        """Fail a run whose deadline has passed."""
         with self._lock:
             silent = [machine or "the caller" for machine in self._parts if machine not in flight.answers]
         cause = why or f"no answer in {self.deadline:.0f} s"
         text = f"run {flight.number} of {self.name} was lost: {', '.join(silent)} gave no answer: {cause}"
         if self.state:
             text += f"; state {', '.join(map(repr, self.state))} may or may not have advanced"
-        requests = (f"{self.name}#{flight.number}",)
-        self._fail(flight, WorkerLost(text, worker=", ".join(silent), cause=cause, requests=requests))
+        self._fail(flight, self._loss(text, ", ".join(silent), cause, flight))
+
+    def _loss(self, text: str, worker: str, cause: str, *flights: Flight) -> WorkerLost:
+        requests = tuple(f"{self.name}#{flight.number}" for flight in flights)
+        return WorkerLost(text, worker=worker, cause=cause, requests=requests)
 
     def _wait_oldest(self) -> None:
         try:
@@ -285,8 +276,9 @@ class Flights:
     # **************** losses ****************
 
     def _again(self, flight: Flight, attempt: int, error: LinkLost) -> None:
-        """A link between two machines broke: the run is begun anew, a few times, later and later: where the
-        machine behind it is lost, Ray says so after some seconds, and another one takes its place."""
+        """Restart a run because a link between two machines broke. This is done a few times, with growing
+        pauses: if the machine at the other end is lost, Ray reports it after some seconds, and another worker
+        takes its place."""
         with self._lock:
             if flight.attempt != attempt or flight.over:
                 return
@@ -294,20 +286,17 @@ class Flights:
             flight.attempt += 1
             flight.answers.clear()
         if flight.breaks > limits.BREAKS:
-            requests = (f"{self.name}#{flight.number}",)
-            self._fail(
-                flight, WorkerLost(str(error), worker=str(error.got), cause=str(error), requests=requests)
-            )
+            self._fail(flight, self._loss(str(error), str(error.got), str(error), flight))
             return
-        log.warning("run %s of %s begins anew: %s", flight.number, self.name, error)
+        log.warning("run %s of %s is restarted: %s", flight.number, self.name, error)
         threading.Timer(0.1 * 2**flight.breaks, self._launch_again, (flight, flight.attempt)).start()
 
     def _launch_again(self, flight: Flight, attempt: int) -> None:
-        if flight.attempt == attempt and not flight.over:  # else another machine came meanwhile
+        if flight.attempt == attempt and not flight.over:  # else the run has been restarted or answered
             self.launch(flight)
 
     def _lost(self, flight: Flight, attempt: int, machine: str, member: FleetMember, cause: str) -> None:
-        """A worker is gone under a run; a thread does what is to be done about it."""
+        """Handle the end of a worker during a run; recovery has a thread of its own."""
         if self._fleet.closed:
             self._give_up(machine, [flight], "the cluster was closed", ())
             return
@@ -317,7 +306,7 @@ class Flights:
     def _recover(self, flight: Flight, attempt: int, machine: str, gone: FleetMember, cause: str) -> None:
         with self._recovering:
             with self._lock:
-                if self._members[machine] is not gone:  # its successor is there: this run came in between
+                if self._members[machine] is not gone:  # replaced already, after another run's call failed
                     stranded = flight.attempt == attempt and not flight.over
                     again, flight.attempt = [flight] if stranded else [], flight.attempt + stranded
                 else:
@@ -331,7 +320,7 @@ class Flights:
                 self.launch(one)
 
     def _replace(self, machine: str, gone: FleetMember, cause: str) -> list[Flight]:
-        """Have another worker in the place of one that is gone. Returns the runs that are to begin anew."""
+        """Start another worker in place of the worker ``gone``. Return the runs to restart."""
         part = self._parts[machine]
         with self._lock:
             waiting = [flight for flight in self._log.values() if not flight.over]
@@ -348,9 +337,9 @@ class Flights:
             )
         log.warning("the worker of %s is gone (%s): %s", machine or "the caller", cause, found)
         for flight in waiting:
-            self._call_off(flight, "it begins anew", flight.attempt - 1)
+            self._call_off(flight, "it is restarted", flight.attempt - 1)
         successor = gone
-        for last in (False, False, True):  # it may be what ends them
+        for last in (False, False, True):  # opening the part may itself kill a worker
             try:
                 successor = self._fleet.replace(machine, successor)
                 self._reopen(machine, successor, found.first, found.lost)
@@ -367,11 +356,11 @@ class Flights:
             self._members[machine] = successor
             again = [self._log[number] for number in found.again if number in self._log]
             for flight in again:
-                flight.attempt += flight.over  # of one that is answered only what it leaves is wanted
+                flight.attempt += flight.over  # an answered run is repeated only for its state
         return again
 
     def _reopen(self, machine: str, member: FleetMember, first: int, lost: Collection[str]) -> None:
-        """The part of a machine, on the one that takes its place, as it was before run ``first``."""
+        """Open the part of a machine on its new worker, with the state before run ``first``."""
         values = {name: value for name, value in self.fixed.items() if name not in self._parts[machine].state}
         if not lost:
             state = {n: self.fixed[n] for n in self._parts[machine].state if n in self.fixed}
@@ -380,15 +369,14 @@ class Flights:
         self._opener.open(machine, self._parts[machine], member, values, **words)
 
     def _give_up(self, machine: str, flights: Sequence[Flight], cause: str, state: Collection[str]) -> None:
-        """Fail runs for the loss of a machine, and remember the state that went with it."""
+        """Fail runs because a machine was lost. ``state``: names of the state that is lost with the machine,
+        which are recorded."""
         name = machine or "the caller"
         with self._lock:
             self.lost_state |= dict.fromkeys(state, f"{name} was lost: {cause}")
-        requests = tuple(f"{self.name}#{flight.number}" for flight in flights)
         text = f"the worker of {name} was lost: {cause}"
         if state:
-            text += (
-                f"; with it state {', '.join(map(repr, sorted(state)))}: set it again, or ask for checkpoints"
-            )
+            names = ", ".join(map(repr, sorted(state)))
+            text += f"; with it state {names}: set it again, or use checkpoint_every"
         for flight in flights:
-            self._fail(flight, WorkerLost(text, worker=name, cause=cause, requests=requests))
+            self._fail(flight, self._loss(text, name, cause, *flights))

@@ -1,4 +1,4 @@
-"""Runs of a graph over machines that are under way, as their caller has them."""
+"""The caller's view of runs in flight of a graph over machines."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from ...run.queues.buffer import check_timeout
 from ..transport.messages import Message
 from .remote_tensor import RemoteTensor
 
-__all__ = ["Flight", "RemoteRun"]
-
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """A run: its inputs, which are kept until it is answered, and what is known of it. ``fixed`` are inputs
-    that it sets for all later runs, too, ``base`` those that were set by then; ``kept`` those that are
-    outputs that stayed on the machine that reads them; ``end``: of the wait, by time.monotonic(); ``after``:
-    the last run, it may be this one, that sets inputs for all later ones.
-    ``attempt`` counts how often it was begun anew, ``losses`` and ``breaks`` why: machines, and links."""
+    """A run: its inputs, which are kept until the run is answered, and its progress. ``fixed``: inputs that
+    the run sets for all later runs, too; ``base``: values of such inputs that earlier runs set. ``kept``:
+    inputs that are outputs of earlier runs, still on the machine that reads them. ``end``: deadline of the
+    wait, by time.monotonic(). ``after``: number of the last run, perhaps this run, that sets inputs for all
+    later runs. ``attempt``: number of restarts. ``losses`` and ``breaks``: numbers of lost machines and of
+    broken links, which caused the restarts."""
 
     number: int
     given: Mapping[str, np.ndarray]
@@ -43,13 +42,14 @@ class Flight:
 
     @property
     def over(self) -> bool:
-        """Whether it was answered, or failed."""
+        """Whether the run was answered, or failed."""
         return self.future.done()
 
 
 class RemoteRun:
-    """One run over machines, as Run is one of this machine. ``outputs`` the RemoteTensors that it makes,
-    there at once: reading one waits for it. ``name`` is the module's, ``id`` the request's."""
+    """One run over machines, like Run on this machine. ``outputs``: RemoteTensors, available at once; reading
+    the values of an output waits for the run. ``name``: name of the module; ``id``: name of this run in
+    errors."""
 
     def __init__(
         self, name: str, flight: Flight, outputs: tuple[RemoteTensor, ...], expire: Callable[[Flight], None]
@@ -64,23 +64,23 @@ class RemoteRun:
 
     @property
     def id(self) -> str:
-        """The request's name in errors."""
+        """The name of the run in errors."""
         return f"{self.name}#{self._flight.number}"
 
     def done(self) -> bool:
-        """Whether nothing of it is still to come. Never waits, never raises."""
+        """Whether the run is over. Never waits, never raises."""
         return self._flight.over
 
     def wait(self, timeout: float | None = None) -> RemoteRun:
-        """Until it is over; the run itself. Raises what its kernels raised, WorkerLost where a machine was
-        lost and running it again did not help, or where none answered before the module's deadline, and
-        WaitTimeoutError after ``timeout`` seconds: the run goes on."""
+        """Wait until the run is over, and return it. Raises the errors of its kernels; WorkerLost if a
+        machine was lost and repeating the run did not help, or if a machine gave no answer before the
+        module's deadline; WaitTimeoutError after ``timeout`` seconds, while the run continues."""
         self.exception(timeout)
         tell_failure(self._flight)
         return self
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait, and return what ``wait`` would raise, None where nothing failed."""
+        """Wait, and return the error that ``wait`` would raise; None if nothing failed."""
         check_timeout(timeout)
         wait_for(self._flight, timeout, self._expire)
         return self._flight.future.exception()
@@ -96,7 +96,8 @@ class RemoteRun:
 
 
 def tell_failure(flight: Flight) -> None:
-    """Raise what failed in a run that is over, if anything did; the run keeps no frames of callers."""
+    """Raise the error of a finished run, if it failed. Each call raises a new error, so that the error kept
+    in the run refers to no frames of callers."""
     error = flight.future.exception()
     if isinstance(error, GraphRuntimeError):
         raise afresh(error)
@@ -105,14 +106,13 @@ def tell_failure(flight: Flight) -> None:
 
 
 def wait_for(flight: Flight, timeout: float | None, expire: Callable[[Flight], None]) -> None:
-    """Until a run is over, at most until its deadline, when ``expire`` ends it. Raises WaitTimeoutError after
-    ``timeout`` seconds."""
+    """Wait until a run is over or its deadline passes; at the deadline ``expire`` ends the run. Raises
+    WaitTimeoutError after ``timeout`` seconds."""
     left = flight.end - time.monotonic()
     try:
         flight.future.exception(max(0.0, left if timeout is None else min(left, timeout)))
     except FutureTimeout:
         if timeout is not None and timeout < left:
-            raise WaitTimeoutError(
-                f"run {flight.number} was not over after {timeout} s; it goes on"
-            ) from None
+            text = f"run {flight.number} was not over after {timeout} s; it continues"
+            raise WaitTimeoutError(text) from None
         expire(flight)

@@ -1,24 +1,24 @@
-"""Which nodes of a plan run together: the nodes of each machine, in as few pieces as the data allows.
+"""Division of a plan into stages: the nodes of each machine, in as few pieces as the data allows.
 
-A piece, a **stage**, runs without a wait for another machine once its values are there. A machine whose nodes
-need, in the middle, what another machine makes of their results has several stages, which run in order.
+A **stage** runs without waiting for another machine once its inputs are there. A machine has several stages,
+which run in order, if some of its nodes need results that another machine computes from results of its other
+nodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-__all__ = ["cut_into_stages"]
-
 
 def cut_into_stages(
     machine: Mapping[int, str], reads: Mapping[int, Sequence[int]]
 ) -> list[tuple[str, list[int]]]:
-    """(machine, its nodes in order) of each stage, in an order in which they could run one by one.
+    """(machine, its nodes in order) of each stage, in an order in which stages could run one by one.
 
-    ``machine`` {node: where it runs}, in an order in which nodes could run; ``reads`` {node: nodes whose
-    results it needs}. As many nodes as can run form a stage; a machine that could finish goes first, so that
-    others, which need nothing of it, wait no longer than they have to.
+    ``machine`` {node: the machine that runs the node}, in an order in which nodes could run; ``reads`` {node:
+    nodes whose results the node needs}. Each stage has all nodes of its machine that can run when the earlier
+    stages are done. A machine that can run all its remaining nodes goes first: it needs nothing more from the
+    others, and they may need its results.
     """
     waiting: dict[str, list[int]] = {}
     for node, name in machine.items():
@@ -30,20 +30,15 @@ def cut_into_stages(
         name = min(ready, key=lambda name: (len(ready[name]) < len(waiting[name]), ready[name][0]))
         stages.append((name, ready[name]))
         done.update(ready[name])
-        left = [node for node in waiting[name] if node not in done]
-        if left:
-            waiting[name] = left
-        else:
-            del waiting[name]
+        waiting[name] = [node for node in waiting[name] if node not in done]
+        waiting = {name: nodes for name, nodes in waiting.items() if nodes}
     return stages
 
 
 def _ready(nodes: Sequence[int], reads: Mapping[int, Sequence[int]], done: set[int]) -> list[int]:
-    """Those of a machine's nodes that need nothing but what is done, and each other."""
-    found: list[int] = []
-    here: set[int] = set()
+    """The nodes of a machine that need only results of finished nodes and of each other."""
+    found: dict[int, None] = {}
     for node in nodes:
-        if all(other in here or other in done for other in reads[node]):
-            found.append(node)
-            here.add(node)
-    return found
+        if all(other in found or other in done for other in reads[node]):
+            found[node] = None
+    return list(found)

@@ -1,8 +1,8 @@
-"""A machine's part of a graph, opened: its stages as sessions, and what runs leave between them.
+"""A machine's part of a graph, opened: its stages as sessions, and the results kept between runs.
 
-Runs come in any number of threads. A stage without state runs when its values are there; stages with state
-take runs in order, and keep what a run made until the caller says that it is over: a run that is asked for
-again, because another machine was lost, does not change the state twice.
+Runs come in any number of threads. A stage without state runs as soon as its inputs are there. A stage with
+state takes runs in order, and keeps the results of each run until the caller reports that the run is over; so
+a run that is repeated because another machine was lost does not change the state twice.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,47 +24,45 @@ from ..transport.messages import Message
 from .opened_stage import OpenedStage, as_array
 from .sheets import Sheet
 
-__all__ = ["SET", "STATE", "OpenedPart", "open_part"]
-
-STATE, SET = "state:", "set:"  # before the names of what a checkpoint has, of inputs for all later runs
+STATE, SET = "state:", "set:"  # prefixes of names: of state in a checkpoint; of inputs set for all later runs
 
 Take = Callable[[str, int], Message]
 Send = Callable[[str, int, Mapping[str, np.ndarray]], None]
-Table = dict[str, Any]  # value -> Tensor or array
+Table = dict[str, Any]  # name of a value -> the value as Tensor or array
 
 
-def open_part(
-    path: Path,
-    sheet: Sheet,
-    *,
-    devices: Any = None,
-    threads: int | None = None,
-    libraries: bool = True,
-    first: int = 0,
-    known: int = -1,
-    most: int = 8,
-) -> OpenedPart:
-    """Open the programs that a sheet names, of a bundle, judged by this machine's rules of trust. Raises what
-    gr.load raises."""
-    bundle = read_runnable(path, libraries=libraries)
-    modules = [
-        open_program(
-            bundle,
-            bundle.program(stage.program),
-            devices,
-            threads=threads,
-            max_in_flight=most,
-            reserve=False,
-            unset_inputs="refuse",
-        )
-        for stage in sheet.stages
-    ]
-    return OpenedPart(sheet, modules, first, known)
+@dataclass(frozen=True, slots=True)
+class PartOrder:
+    """An order to a machine to open a part of ``module``. ``sheet``: the instructions of the part; ``hash``:
+    hash of the contents of its bundle; ``devices``: names of the devices, None: the bundle's devices.
+    ``first`` and ``known``: numbers of runs, as in OpenedPart."""
+
+    module: str
+    hash: str
+    sheet: Sheet
+    devices: tuple[str, ...] | None
+    libraries: bool
+    threads: int | None
+    in_flight: int
+    first: int
+    known: int
+
+
+def open_part(path: Path, order: PartOrder) -> OpenedPart:
+    """Open the programs of a bundle that a sheet names, judged by this machine's rules of trust. Raises as
+    gr.load."""
+    bundle = read_runnable(path, libraries=order.libraries)
+    words: dict[str, Any] = {"threads": order.threads, "max_in_flight": order.in_flight}
+    words |= {"reserve": False, "unset_inputs": "refuse"}
+    programs = [bundle.program(stage.program) for stage in order.sheet.stages]
+    modules = [open_program(bundle, program, order.devices, **words) for program in programs]
+    return OpenedPart(order.sheet, modules, order.first, order.known)
 
 
 class OpenedPart:
-    """``first``: the number of the first run that it will see; ``known``: of the last one whose inputs for
-    all later runs it was opened with. Runs that were sent one after the other may come in another order."""
+    """An open part. ``first``: number of the first run that the part will see. ``known``: number of the last
+    run that set inputs for all later runs before the part was opened with their values. Runs may arrive in
+    another order than they were sent."""
 
     def __init__(self, sheet: Sheet, modules: Sequence[GraphModule], first: int = 0, known: int = -1):
         self.sheet, self._known = sheet, known
@@ -71,16 +70,16 @@ class OpenedPart:
         self._state_names = {stage.given[name] for stage in sheet.stages for name in stage.state}
         self._turn = threading.Condition()
         self._next, self._skipped = first, set[int]()
-        self._unset: set[int] = set()  # runs that failed before what they set for later ones was set
-        # by run and stage with state what it made and left, of runs that are not over
+        self._unset: set[int] = set()  # runs that failed before they set inputs for later runs
+        # run that is not over -> stage with state -> (the stage's results, the stage's state)
         self._made: dict[int, dict[str, tuple[Table, dict[str, np.ndarray]]]] = {}
-        self._kept: dict[int, Table] = {}  # outputs that stay here, by run
+        self._kept: dict[int, Table] = {}  # run -> outputs that stay on this machine
         self._lock = threading.Lock()
         self._last_state = max((i for i, stage in enumerate(sheet.stages) if stage.state), default=-1)
 
     @property
     def inputs(self) -> dict[str, list[Any]]:
-        """{the caller's input: [dtype, shape]}"""
+        """{input of the caller: [dtype, shape]}, for the inputs that the part reads."""
         found: dict[str, list[Any]] = {}
         for stage in self._stages:
             shapes, dtypes = stage.module.get_input_info()
@@ -90,7 +89,7 @@ class OpenedPart:
 
     @property
     def outputs(self) -> dict[str, list[Any]]:
-        """{value: [dtype, shape]} of what the caller may fetch."""
+        """{value: [dtype, shape]} of the values that the caller may fetch."""
         found = {}
         for stage in self._stages:
             graph = stage.module.session.graph
@@ -113,10 +112,11 @@ class OpenedPart:
         send: Send,
         end: float,
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Run all stages once: (header, tensors) of the answer. ``given``: the caller's inputs; under
-        "set:NAME" those that all later runs shall have, too; ``after``: the last run that has such ones,
-        which comes first; ``kept`` {input: [run, value]}: those that are outputs of earlier runs that stayed
-        here. ``take`` and ``send``: messages of other machines and to them."""
+        """Run all stages once, and return (header, tensors) of the answer. ``given``: the caller's inputs; an
+        input named "set:NAME" also holds for all later runs. ``after``: number of the last run, perhaps this
+        run, that sets such inputs; this run waits until they are set. ``kept`` {input: [run, value]}: inputs
+        that are outputs of earlier runs, kept here. ``take`` and ``send``: functions that take messages from
+        other machines and send messages to them."""
         table: Table = {}
         try:
             inputs = {name: value for name, value in given.items() if not name.startswith(SET)}
@@ -134,7 +134,7 @@ class OpenedPart:
                     table |= made
                     snapshot |= left
                 if number == self._last_state:
-                    self._passes(run)  # the next run may begin while this one's results are sent
+                    self._passes(run)  # the next run may begin while this run sends its results
                 for to, values in stage.sheet.sends.items():
                     send(to, number, {name: as_array(table[value]) for value, name in values.items()})
         finally:
@@ -150,16 +150,17 @@ class OpenedPart:
         return header, {**tensors, **{STATE + name: value for name, value in snapshot.items()}}
 
     def _settle_inputs(self, run: int, after: int, fixed: Mapping[str, np.ndarray], end: float) -> None:
-        """Set what a run sets for all later ones, or wait until the one that does so has. Raises
-        RunCancelledError where that one failed, WaitTimeoutError."""
+        """Set the inputs that run ``run`` sets for all later runs. If run ``after``, an earlier run, sets
+        such inputs, first wait until that run has set them. Raises RunCancelledError if that run failed,
+        WaitTimeoutError."""
         with self._turn:
             while self._known < after < run:
                 if after in self._unset:
-                    raise RunCancelledError(f"run {after}, which was to set inputs for run {run}, failed")
+                    text = f"run {after}, which should have set inputs for run {run}, failed"
+                    raise RunCancelledError(text)
                 if not self._turn.wait(max(0.0, end - time.monotonic())):
-                    raise WaitTimeoutError(
-                        f"run {after}, which sets inputs, did not come before the deadline"
-                    )
+                    text = f"run {after}, which sets inputs, did not come before the deadline"
+                    raise WaitTimeoutError(text)
             if run > self._known and run == after:
                 for name in fixed.keys() - self._state_names:
                     self.set_input(name, fixed[name])
@@ -177,13 +178,12 @@ class OpenedPart:
         end: float,
         checkpoint: bool,
     ) -> tuple[Table, dict[str, np.ndarray]]:
-        """Run a stage with state after all runs before this one; once, however often it is asked for. What it
-        made, and for a ``checkpoint`` the state that it left."""
+        """Run a stage with state after all earlier runs. However often a run is requested, the stage runs
+        once. Return the stage's results, and its state if ``checkpoint`` is set."""
         with self._turn:
-            while run > self._next:
-                if not self._turn.wait(max(0.0, end - time.monotonic())):
-                    text = f"run {self._next}, which comes before, did not end before the deadline"
-                    raise WaitTimeoutError(text)
+            if not self._turn.wait_for(lambda: run <= self._next, max(0.0, end - time.monotonic())):
+                text = f"the earlier run {self._next} did not end before the deadline"
+                raise WaitTimeoutError(text)
             known = self._made.get(run, {}).get(stage.sheet.program)
             if known is None:
                 if run < self._next:
@@ -198,8 +198,8 @@ class OpenedPart:
             return known
 
     def _copies_of_state(self, stage: OpenedStage, made: Table) -> Table:
-        """Outputs that are the state itself, as this run leaves it: later runs write there. Not of large ones
-        that nothing but the caller may read: they show the state as it is then."""
+        """Copies of the outputs that are the state itself; later runs overwrite the state. A large output
+        that only the caller may read is not copied: it shows the state at the time of reading."""
         read = {value for other in self.sheet.stages for value in other.reads.values()}
         read |= {value for of in stage.sheet.sends.values() for value in of}
         values = {stage.sheet.makes[output] for output, _ in stage.module.session.plan.aliases}
@@ -207,15 +207,15 @@ class OpenedPart:
         return {value: as_array(made[value]).copy() for value in chosen}
 
     def skip(self, run: int, sets: bool = False) -> None:
-        """A run failed elsewhere: those after it are not to wait for it. ``sets``: it was to set inputs for
-        them."""
+        """Let later runs go on without a run that failed elsewhere. ``sets``: whether that run was to set
+        inputs for later runs."""
         with self._turn:
             if sets and run > self._known:
                 self._unset.add(run)
         self._passes(run)
 
     def _passes(self, run: int) -> None:
-        """A run is through, or will not come any more."""
+        """Mark a run as finished, or as given up."""
         with self._turn:
             self._skipped.add(run)
             while self._next in self._skipped:
@@ -224,10 +224,10 @@ class OpenedPart:
             self._skipped = {number for number in self._skipped if number > self._next}
             self._turn.notify_all()
 
-    # **************** what stays ****************
+    # **************** inputs, state and kept outputs ****************
 
     def set_input(self, name: str, value: np.ndarray) -> None:
-        """Set an input of the caller's for all runs to come, in each stage that reads it."""
+        """Set an input of the whole graph for all later runs, in each stage that reads the input."""
         known = False
         for stage in self._stages:
             for own, of in stage.sheet.given.items():
@@ -238,7 +238,7 @@ class OpenedPart:
             raise InputError(f"the part of {self.sheet.machine} has no input {name!r}", got=name)
 
     def state(self) -> dict[str, np.ndarray]:
-        """What runs left in the inputs that they write, when all that came are through."""
+        """The values that runs so far have left in the inputs that runs write."""
         with self._turn:
             found: dict[str, np.ndarray] = {}
             for stage in self._stages:
@@ -249,17 +249,17 @@ class OpenedPart:
         with self._lock:
             found = self._kept.get(run, {}).get(value)
         if found is None:
-            raise HandleError(
-                f"output {value!r} of run {run} is not on {self.sheet.machine} any more", got=value
-            )
+            text = f"output {value!r} of run {run} is not on {self.sheet.machine} any more"
+            raise HandleError(text, got=value)
         return found
 
     def fetch(self, values: Sequence[Sequence[Any]]) -> dict[str, np.ndarray]:
-        """{"run value": array} of outputs that stayed here, by [run, value]."""
+        """{"run value": array} of kept outputs, each requested as [run, value]."""
         return {f"{run} {value}": as_array(self._kept_value(run, value)) for run, value in values}
 
     def over(self, run: int, dropped: Sequence[int]) -> None:
-        """All runs up to this one are answered, and outputs of ``dropped`` runs are wanted no more."""
+        """Forget what was kept for runs up to ``run``, which are all answered, and the outputs of the
+        ``dropped`` runs."""
         with self._lock:
             for number in dropped:
                 self._kept.pop(number, None)

@@ -1,4 +1,4 @@
-"""A stage of a machine's part, opened: a module, and how its runs are begun."""
+"""An opened stage of a machine's part: a module, and the start of its runs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from ...run.tensors.tensor import Tensor
 from ..transport import limits
 from .sheets import StageSheet
 
-__all__ = ["OpenedStage", "as_array"]
-
-_COPIED = 1 << 20  # bytes of inputs and outputs whose copies take less than a queued run
+_COPIED = 1 << 20  # bytes of inputs and outputs, which are copied in less time than a queued run takes
 
 
 class OpenedStage:
-    """``sheet``: what it reads and makes; ``module``: its program."""
+    """A stage that is ready to run. ``sheet``: instructions that say what the stage reads and makes;
+    ``module``: the module with the stage's program."""
 
     def __init__(self, sheet: StageSheet, module: GraphModule):
         self.sheet, self.module = sheet, module
@@ -36,14 +35,15 @@ class OpenedStage:
             name: session.plan.devices[int(did[nid])].descriptor.on_host
             for name, nid in zip(graph.input_names, graph.inputs, strict=True)
         }
-        # A small stage is run in the thread that asks for it, one run after the other: queues and their
-        # threads would take longer than it does. Not one of several devices, whose queues overlap runs, nor
-        # one with a large state that is an output, which stays where it is.
+        # A small stage runs in the requesting thread, one run after the other, because queues and their
+        # threads would take longer than the stage. Two kinds of stage always use queues: a stage on several
+        # devices, whose queues overlap runs, and a stage whose output is a large state, which then needs no
+        # copy.
         nbytes = sum(graph.entry_type(eid).nbytes for eid in graph.outputs.tolist())
         nbytes += sum(self._types[name].nbytes for name in (*sheet.given, *sheet.reads))
         small = nbytes <= (limits.INLINE if session.plan.aliases else _COPIED)
         self._turn = threading.Lock() if small and len(session.plan.devices) == 1 else None
-        self._lasting: dict[str, np.ndarray] = {}  # what inputs are set to for all runs, of a small stage
+        self._lasting: dict[str, np.ndarray] = {}  # of a small stage: values of inputs set for all runs
 
     def set_input(self, name: str, value: np.ndarray) -> None:
         """Set an input for all runs to come. Raises InputError."""
@@ -56,8 +56,8 @@ class OpenedStage:
         self.module.set_input(name, shaped)
 
     def run(self, inputs: Mapping[str, Any], table: Mapping[str, Any], end: float) -> dict[str, Any]:
-        """Run it once: {value: what it made}. ``inputs``: the caller's, by name; ``table``: what other stages
-        made. Raises what its kernels raise, InputError, WaitTimeoutError at ``end``."""
+        """Run the stage once: {value: result}. ``inputs``: the caller's inputs by name; ``table``: results of
+        other stages. Raises the errors of its kernels, InputError, WaitTimeoutError at ``end``."""
         asked = {name: inputs[of] for name, of in self.sheet.given.items() if of in inputs}
         asked |= {name: table[value] for name, value in self.sheet.reads.items()}
         if self._turn is not None:
@@ -68,7 +68,7 @@ class OpenedStage:
 
     def _run_here(self, turn: threading.Lock, asked: Mapping[str, Any], end: float) -> dict[str, Any]:
         if not turn.acquire(timeout=max(0.0, end - time.monotonic())):
-            raise WaitTimeoutError("runs that came before did not end before the deadline")
+            raise WaitTimeoutError("earlier runs did not end before the deadline")
         try:
             for name, value in asked.items():
                 self.module.set_input(name, self._shaped(name, value))
@@ -77,7 +77,7 @@ class OpenedStage:
                 value: self.module.get_output(i).numpy().copy() for i, value in enumerate(self.sheet.makes)
             }
         finally:
-            for name in asked.keys() & self._lasting.keys():  # what a run is given holds for that run
+            for name in asked.keys() & self._lasting.keys():  # a run's inputs hold for that run only
                 self.module.set_input(name, self._lasting[name])
             turn.release()
 
@@ -91,7 +91,8 @@ class OpenedStage:
         return value.reshape(type_.shape)
 
     def _fitted(self, name: str, value: Any) -> Any:
-        """The value in the input's shape; where the input is on the host, read where it lies."""
+        """The value in the input's shape. If the input is on the host, its memory is borrowed instead of
+        copied, where possible."""
         shaped = self._shaped(name, value)
         if isinstance(shaped, Tensor) or not self._on_host[name] or name in self.sheet.state:
             return shaped
@@ -100,5 +101,5 @@ class OpenedStage:
 
 
 def as_array(value: Any) -> np.ndarray:
-    """The values on the host."""
+    """The values, as an array on the host."""
     return value.numpy() if isinstance(value, Tensor) else np.asarray(value)

@@ -1,6 +1,5 @@
-"""How a worker gets its part of a graph: the bundle by its content's hash, its files only if they are not
-there yet, and the sheet that says what it does.
-"""
+"""Opening of a part of a graph on a worker. The bundle is named by the hash of its contents, and its files
+are sent only if the worker lacks them; the sheet of instructions is always sent."""
 
 from __future__ import annotations
 
@@ -8,24 +7,25 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..travel import content_hash, pack
 from .fleet import Fleet
-from .fleet_members import FleetMember
-
-__all__ = ["PartOpener", "RemotePart"]
+from .link_calls import FleetMember
+from .opened_part import PartOrder
+from .sheets import Sheet
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RemotePart:
-    """What a machine is to open: the bundle at ``path`` here, by ``sheet``; ``inputs`` of the whole graph
-    that it reads, ``state``: those of them that its runs write. ``devices`` there, None: the bundle's."""
+    """A part for a machine. ``path``: path of the part's bundle on this machine; ``sheet``: instructions for
+    the machine. ``inputs``: names of the inputs of the whole graph that the part reads; ``state``: names of
+    the inputs among these that the part's runs write. ``devices``: names of devices as the machine names
+    them; None: the bundle's devices."""
 
     path: Path
-    sheet: Mapping[str, Any]
+    sheet: Sheet
     inputs: frozenset[str]
     state: tuple[str, ...]
     devices: tuple[str, ...] | None = None
@@ -33,7 +33,8 @@ class RemotePart:
 
 
 class PartOpener:
-    """Opens parts of one ``module`` on workers. ``deadline``: seconds of each wait."""
+    """An opener of parts on workers. ``module``: name of the module of all these parts; ``deadline``: longest
+    time of each wait, in seconds."""
 
     def __init__(self, fleet: Fleet, module: str, threads: int | None, in_flight: int, deadline: float):
         self._fleet, self._module, self._threads = fleet, module, threads
@@ -50,27 +51,17 @@ class PartOpener:
         first: int = 0,
         known: int = -1,
     ) -> None:
-        """Have a worker open a machine's part, with ``values`` of inputs. ``first`` run that it will see,
-        and the last one, ``known``, whose inputs for all later runs are among the values. Raises what it
-        raises."""
+        """Have a worker open a machine's part, with ``values`` of inputs. ``first``: number of the first run
+        that the part will see; ``known``: number of the last run that set inputs for all later runs, which
+        are among the values. Raises the worker's errors."""
         digest = self._sent(machine, part, member)
-        header = {
-            "do": "open",
-            "module": self._module,
-            "hash": digest,
-            "sheet": part.sheet,
-            "devices": part.devices,
-            "threads": self._threads,
-            "libraries": part.libraries,
-            "first": first,
-            "known": known,
-            "in_flight": self._in_flight,
-        }
+        own = (self._threads, self._in_flight, first, known)
+        order = PartOrder(self._module, digest, part.sheet, part.devices, part.libraries, *own)
         given = {name: value for name, value in values.items() if name in part.inputs}
-        self._fleet.ask(member, header, given, self._deadline)
+        self._fleet.ask(member, {"do": "open", "order": order}, given, self._deadline)
 
     def _sent(self, machine: str, part: RemotePart, member: FleetMember) -> str:
-        """The hash of a part's bundle, which the worker has then."""
+        """The hash of a part's bundle, after the bundle was sent to the worker, if the worker lacked it."""
         packed = None
         if machine not in self._hashes:
             packed = pack(part.path, bytes)

@@ -1,5 +1,6 @@
-"""Workers that are plain actors of Ray, one a node. Ray places them, says when one ended, and carries what
-opens and ends parts; runs and tensors go over links of the workers' own (link_calls.py, endpoint.py)."""
+"""Workers that are plain actors of Ray, one per node. Ray places the actors, reports when an actor has ended,
+and carries the calls that open and close parts. Runs and tensors go over the workers' own links
+(link_calls.py, endpoint.py)."""
 
 from __future__ import annotations
 
@@ -10,76 +11,64 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ...base.errors import ClusterError
 from ..ray.rays import import_ray, own_tls, require_folder
-from ..transport.messages import Message
 from .fleet import Fleet
-from .fleet_members import FleetMember, WorkerGone
-from .link_calls import LinkCalls
+from .link_calls import FleetMember, LinkCalls, WorkerGone
 from .worker import Worker
 
-__all__ = ["RayFleet", "nodes_of_ray"]
-
-LABEL = "graph-runtime-node"  # ray start --labels graph-runtime-node=NAME
+LABEL = "graph-runtime-node"  # label of a node, set by: ray start --labels graph-runtime-node=NAME
 _HEAD = "node:__internal_head__"
-_CALLS = 64  # of one worker at a time
+_CALLS = 64  # number of calls that one worker handles at a time
 _START_SECONDS = 120.0
 
 
 class NodeWorker:
-    """The actor. Its calls take and give bytes: no object of this package is unpickled."""
+    """The actor. Its calls take and return bytes: no object of this package is unpickled."""
 
     def __init__(self, name: str, key: bytes, reached: bool):
-        from ...codegen.cache import open_cache  # where bundles are kept that came from elsewhere
+        from ...codegen.cache import open_cache  # bundles from other machines are kept in the cache
 
         ray = import_ray()
         require_folder()
         host = ray.util.get_node_ip_address() if reached else None
-        self._worker = Worker(
-            name, key, open_cache().folder / "bundles", host, own_tls() if reached else None
-        )
+        tls, folder = own_tls() if reached else None, open_cache().folder / "bundles"
+        self._worker = Worker(name, key, folder, host, tls)
 
     def call(self, data: bytes) -> bytes:
-        """Answer a request; never raises."""
+        """The answer to a request; never raises."""
         return self._worker.call(data)
 
     def stay(self) -> None:
-        """Never returns: the call fails when this worker ends, which is how its caller knows."""
+        """Wait for ever: the call fails when this worker ends, which informs the caller."""
         threading.Event().wait()
 
     def pid(self) -> int:
-        """Of this worker's process."""
+        """The id of this worker's process."""
         return os.getpid()
 
     def empty(self, data: bytes) -> bytes:
-        """Nothing: what a call of Ray's itself takes."""
+        """Return ``data``, to measure the cost of a call through Ray."""
         return data
 
 
 class _ActorMember(FleetMember):
     def __init__(self, name: str, actor: Any, calls: LinkCalls):
-        super().__init__(name)
-        self.actor, self._calls = actor, calls
+        super().__init__(name, calls)
+        self.actor = actor
         self._started(actor.stay).add_done_callback(self._ended)
 
     def start(self, data: bytes) -> Future[bytes]:
         return self._started(self.actor.call, data)
 
-    def send(
-        self, header: Mapping[str, Any], tensors: Mapping[str, np.ndarray] | None, end: float
-    ) -> Future[Message]:
-        return self._calls.call(self, header, tensors, end)
-
     def _started(self, method: Any, *args: Any) -> Future[Any]:
-        """A call of Ray's, whose error is WorkerGone."""
-        if not import_ray().is_initialized():  # which would start another one
+        """The future of a call through Ray; errors of Ray become WorkerGone."""
+        if not import_ray().is_initialized():  # a call would start another Ray
             raise WorkerGone("the cluster was closed")
         made: Future[Any] = Future()
         try:
             answer = method.remote(*args).future()
-        except Exception as error:  # Ray has no class of its own for an actor that it has forgotten
+        except Exception as error:  # Ray has no class of error for an actor that it has forgotten
             raise WorkerGone(_first_line(error)) from None
 
         def over(done: Future[Any]) -> None:
@@ -93,7 +82,7 @@ class _ActorMember(FleetMember):
         return made
 
     def _ended(self, stayed: Future[None]) -> None:
-        self._calls.lost(self, str(stayed.exception() or "it ended"))
+        self.calls.lost(self, str(stayed.exception() or "it ended"))
 
     def end(self) -> None:
         ray = import_ray()
@@ -107,8 +96,9 @@ def _first_line(error: BaseException) -> str:
 
 
 def nodes_of_ray(known: Mapping[str, str]) -> dict[str, str]:
-    """{name: Ray's id} of the nodes that are alive: as their label says, else node0 for the head and node1,
-    ... for others as they join. ``known``: names that were given before, which stay."""
+    """{name: Ray's id} of the nodes that are alive. A node's name is its label; without a label, the head is
+    node0, and others are node1, ... in the order of joining. ``known``: names given earlier, which nodes
+    keep."""
     ray = import_ray()
     alive = [node for node in ray.nodes() if node["Alive"]]
     alive.sort(key=lambda node: (_HEAD not in node["Resources"], node["NodeManagerAddress"], node["NodeID"]))
@@ -128,15 +118,15 @@ def nodes_of_ray(known: Mapping[str, str]) -> dict[str, str]:
 
 
 class RayFleet(Fleet):
-    """The workers on a cluster of Ray's. ``reached``: whether nodes are on several machines, which then have
-    TCP links."""
+    """The workers on a Ray cluster. ``reached``: whether the nodes are on several machines, whose links need
+    TCP."""
 
     def __init__(self, folder: Path, reached: bool):
         host = import_ray().util.get_node_ip_address() if reached else None
         super().__init__(folder, host, own_tls() if reached else None)
         self._reached = reached
         self._known: dict[str, str] = {}
-        self._made: set[str] = set()  # nodes that have had a worker
+        self._made: set[str] = set()  # names of nodes that once had a worker
         self.nodes()
 
     def nodes(self) -> tuple[str, ...]:
@@ -145,16 +135,15 @@ class RayFleet(Fleet):
         return tuple(found)
 
     def make(self, node: str) -> FleetMember:
-        """An actor on that node; where its worker was lost, and the node does not start another one at once,
-        on another one."""
+        """An actor on that node. If the node had a worker before and cannot start a new one at once, the
+        actor may be on another node."""
         ray = import_ray()
         alive = nodes_of_ray(self._known)
         if not alive:
             raise ClusterError("no node of the cluster is left")
         where = alive.get(node) or next(iter(alive.values()))
-        strategy = import_ray("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy(
-            where, soft=node in self._made
-        )
+        strategies = import_ray("ray.util.scheduling_strategies")
+        strategy = strategies.NodeAffinitySchedulingStrategy(where, soft=node in self._made)
         self._made.add(node)
         kind = ray.remote(num_cpus=0, max_concurrency=_CALLS, max_restarts=0)(NodeWorker)
         actor = kind.options(scheduling_strategy=strategy).remote(node, self.key, self._reached)

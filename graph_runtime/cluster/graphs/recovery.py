@@ -1,10 +1,10 @@
-"""The rule for runs when a machine that has a part of their graph is lost.
+"""The rule for what happens to runs when a machine with a part of their graph is lost.
 
-Parts without state compute equal results whenever they are asked, so runs that are not answered are run
-again, with the inputs that the caller's side keeps until then. State of the lost machine is gone with it,
-unless the session asks for checkpoints: then it begins again at the last one, and all runs since then are
-run again there; other machines, which have been through some of them, send the same results without
-changing their own state.
+Parts without state always compute equal results, so unanswered runs are repeated with their inputs, which the
+caller keeps until then. The state of a lost machine is gone, unless the session keeps checkpoints. With
+checkpoints, the machine's successor starts from the last checkpoint, and all later runs are repeated. Other
+machines, which have done some of these runs already, send the same results again without changing their own
+state.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-__all__ = ["MOST_LOSSES", "Recovery", "recover"]
-
-MOST_LOSSES = 3  # of machines under one run, after which it fails: it may be what ends them
+MOST_LOSSES = 3  # most machines that a run may lose; with more, the run may be the cause, and fails
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """``again``: runs that are run again, in order; ``failed``: those that are given up; ``first``: the first
-    run that the part's successor sees; ``lost``: names of the state that is gone."""
+    """The decision about runs after a loss. ``again``: numbers of the runs to repeat, in order; ``failed``:
+    numbers of the runs to give up; ``first``: number of the first run that the lost part's successor sees;
+    ``lost``: names of the state that is gone."""
 
     again: tuple[int, ...]
     failed: tuple[int, ...]
@@ -35,10 +34,10 @@ def recover(
     following: int,
     checkpoint: int | None,
 ) -> Recovery:
-    """What to do. ``state``: names of what the lost part's runs write; ``waiting``: runs that are not
-    answered; ``losses``: machines that each of them has lost so far, this one too; ``following``: the number
-    of the next run; ``checkpoint``: the last run whose state is kept (-1: that before all runs), None: none
-    is kept."""
+    """Apply the rule. ``state``: names of the state that runs of the lost part write. ``waiting``: numbers of
+    the unanswered runs. ``losses`` {unanswered run: number of machines that it has lost, including this one}.
+    ``following``: the number of the next run. ``checkpoint``: number of the last run whose state is kept; -1:
+    the initial state is kept; None: there are no checkpoints."""
     failed = tuple(sorted(run for run in waiting if losses.get(run, 0) > MOST_LOSSES))
     again = tuple(sorted(run for run in waiting if run not in failed))
     if not state:

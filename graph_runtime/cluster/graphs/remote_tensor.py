@@ -1,4 +1,4 @@
-"""RemoteTensor: an output that another machine holds. It comes here when its values are asked for, once."""
+"""RemoteTensor: an output on another machine. Its values are fetched when they are first needed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import InputError
 from ...ir.graph import TensorType
-from ...run.tensors.elsewhere import Elsewhere
-
-__all__ = ["RemoteTensor"]
+from ...run.tensors.transfers import Elsewhere
 
 
 class _Origin(Protocol):
-    """The session that outputs are of."""
+    """The parts of a session that its outputs need."""
 
     def ready(self, flight: Any) -> None: ...
     def came(self, flight: Any, machine: str | None, value: str) -> np.ndarray | None: ...
@@ -24,8 +22,9 @@ class _Origin(Protocol):
 
 
 class RemoteTensor(Elsewhere):
-    """``machine`` holds it, ``place`` (run, value) there; ``type`` is its logical type, ``origin`` the
-    session that it is of, ``flight`` its run. ``token``: what its machine keeps it for."""
+    """An output of a run, on another machine. ``machine``: name of that machine; ``place``: (run, value);
+    ``type``: logical type; ``origin``: the output's session; ``flight``: the output's run. The machine keeps
+    the values while ``token`` lives."""
 
     _value: np.ndarray | None
 
@@ -47,12 +46,12 @@ class RemoteTensor(Elsewhere):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its logical shape."""
+        """Logical shape of the output."""
         return self.type.shape
 
     @property
     def dtype(self) -> np.dtype:
-        """As numpy has it."""
+        """numpy dtype of the output."""
         return dtypes.to_numpy(self.type.dtype)
 
     @property
@@ -62,31 +61,32 @@ class RemoteTensor(Elsewhere):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its values on a host."""
+        """Bytes of the values on a host."""
         return self.type.nbytes
 
     @property
     def is_here(self) -> bool:
-        """Whether its values have come."""
+        """Whether the values have been fetched."""
         return self._value is not None
 
     def ready(self) -> None:
-        """Wait for its run; a small output is here then. Raises what the run raised."""
+        """Wait for the run of the output; the values of a small output are here afterwards. Raises the run's
+        error."""
         if self._value is None:
             self.origin.ready(self._flight)
             if (value := self.origin.came(self._flight, self.machine, self.place[1])) is not None:
                 self.bring(value)
 
     def bring(self, value: np.ndarray) -> None:
-        """Its values, which have come; in the shape that the output has."""
+        """Store the fetched values, in the shape of the output."""
         self._value = value.reshape(self.type.shape)
 
     def numpy(self) -> np.ndarray:
-        """The values, waited for and fetched if they are not here; do not write into them. Raises what the
-        run raised, WorkerLost, WaitTimeoutError."""
+        """The values, awaited and fetched if they are not here yet; do not write to the array. Raises the
+        run's error, WorkerLost, WaitTimeoutError."""
         return self.gathered([self])[0]
 
-    asnumpy = numpy  # TVM's name
+    asnumpy = numpy  # TVM's name of this method
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         value = self.numpy()
@@ -96,7 +96,7 @@ class RemoteTensor(Elsewhere):
 
     @classmethod
     def gathered(cls, tensors: Sequence[Any]) -> list[np.ndarray]:
-        """The values of several, in one message a machine."""
+        """The values of several tensors, fetched with one message per machine."""
         for tensor in tensors:
             tensor.ready()
         left = [tensor for tensor in tensors if tensor._value is None]
@@ -104,5 +104,5 @@ class RemoteTensor(Elsewhere):
             origin.fetch([tensor for tensor in left if tensor.origin is origin])
         values = [tensor._value for tensor in tensors]
         if any(value is None for value in values):
-            raise InputError("an output did not come")
+            raise InputError("the values of an output did not arrive")
         return values

@@ -1,12 +1,13 @@
-"""What a machine does for graphs of others: opens bundles by their content, and runs their stages. No Ray
-here: a worker has one method, from bytes to bytes, which an actor, a thread or a test calls.
+"""A machine's service for graphs of other processes: it opens bundles, found by the hash of their contents,
+and runs their stages. Nothing here uses Ray: a worker has one method, from bytes to bytes, which an actor, a
+thread or a test calls.
 
     worker = Worker("node1", key, folder)
     reply = worker.call(write_message({"do": "open", ...}, tensors))
 
-Requests: hello, store (files of a bundle), open, cancel, close, probe, underway (which calls it has). Those
-that are about runs come over the links, and are answered there: run, fetch (outputs that stayed), state.
-Errors of this package come back as such, by their names.
+Requests to that method are hello, store (files of a bundle), open, cancel, close, probe, and underway (which
+calls the worker has). Requests about runs come over the links and are answered over the links: run, fetch
+(outputs kept here), state. Errors of this package are returned with the names of their classes.
 """
 
 from __future__ import annotations
@@ -31,37 +32,36 @@ from ...base.errors import (
 )
 from ..installation import this_installation
 from ..transport.endpoint import Endpoint
-from ..transport.messages import Message, read_message, write_message
+from ..transport.messages import Header, Message, read_message, write_message
+from ..transport.records import read_record
 from ..transport.sockets import Address, LinkLost, Tls
 from ..travel import content_hash, unpack
 from .mailbox import Key, Mailbox
-from .opened_part import OpenedPart, open_part
-from .sheets import read_sheet
+from .opened_part import OpenedPart, PartOrder, open_part
 
-__all__ = ["Worker", "decode_error", "encode_error"]
-
-_WAIT = 60.0  # seconds, where a request does not say
-_GRACE = 1.0  # seconds for the answer that the deadline is over
+_WAIT = 60.0  # seconds of the wait for a request that gives no deadline
+_GRACE = 1.0  # seconds after the deadline, to send the answer that the deadline has passed
 
 
 class Worker:
-    """``name``: of its node; ``key``: of the cluster, for links between workers; ``folder``: where bundles
-    are kept; ``host``, ``tls``: as Endpoint's."""
+    """The service. ``name``: name of the worker's node; ``key``: the cluster's key, for links between
+    workers; ``folder``: folder for bundles; ``host`` and ``tls``: address and certificates, as in Endpoint.
+    """
 
     def __init__(self, name: str, key: bytes, folder: Path, host: str | None = None, tls: Tls | None = None):
         self.name, self._folder = name, folder
         self._mailbox = Mailbox()
-        self._files: dict[str, dict[str, np.ndarray]] = {}  # of bundles that are arriving
+        self._files: dict[str, dict[str, np.ndarray]] = {}  # hash of a bundle -> its files that have arrived
         self._parts: dict[str, OpenedPart] = {}
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._calls: set[int] = set()  # that came over the links and are not answered yet
+        self._calls: set[int] = set()  # unanswered calls that came over the links
         self._caller: Address = {}
-        self.on_answer: Callable[[Message], None] | None = None  # to what this process asked others
+        self.on_answer: Callable[[Message], None] | None = None  # takes answers to our own calls
         self.endpoint = Endpoint(name, key, self._arrived, host, tls)
 
     def call(self, data: bytes) -> bytes:
-        """Answer a request. Never raises."""
+        """The answer to a request. Never raises."""
         try:
             said = self.answer(read_message(data))
         except Exception as error:
@@ -69,14 +69,13 @@ class Worker:
         return write_message(said.header, said.tensors)
 
     def answer(self, message: Message) -> Message:
-        """The answer to a request, an error as one. Never raises."""
+        """The answer to a request; if the request raises an error, an answer with that error. Never
+        raises."""
         try:
             name = str(message.header.get("do"))
             if name not in _REQUESTS:
-                raise ClusterError(
-                    f"there is no request {name[:40]!r}", got=name[:40], wanted=list(_REQUESTS)
-                )
-            do: Callable[[Message], Any] = getattr(self, _REQUESTS[name])
+                raise ClusterError(f"there is no request {name[:40]!r}", got=name[:40], wanted=_REQUESTS)
+            do: Callable[[Message], Any] = getattr(self, f"_do_{name}")
             answered = do(message)
             header, tensors = answered if isinstance(answered, tuple) else (answered or {}, {})
             return Message(header, tensors)
@@ -90,48 +89,37 @@ class Worker:
 
     # **************** requests ****************
 
-    def _hello(self, message: Message) -> dict[str, Any]:
-        """Both sides have to be of one installation: ABI, version, processor."""
+    def _do_hello(self, message: Message) -> dict[str, Any]:
+        """Refuse a caller with another installation: version of the package, ABI or processor."""
         here, there = str(this_installation()), message.header.get("installation")
         if here != there:
-            raise ClusterError(
-                f"{self.name} has {here}, the caller has {there}: install the same", got=here, wanted=there
-            )
+            text = f"{self.name} has {here}, the caller has {there}: install the same version on both"
+            raise ClusterError(text, got=here, wanted=there)
         self._caller = dict(message.header.get("caller", {}))
         return {"address": dict(self.endpoint.address)}
 
-    def _store(self, message: Message) -> dict[str, Any]:
-        """Whether a bundle is there, by its content's hash; with ``files``, what arrived of it becomes
-        one."""
+    def _do_store(self, message: Message) -> dict[str, Any]:
+        """Tell whether the bundle whose contents have the given hash is here. If the request lists ``files``,
+        first assemble the bundle from the files that have arrived."""
         digest, files = str(message.header["hash"]), message.header.get("files")
         if files is not None:
             packed = {str(name): (str(sha256), str(name)) for name, sha256 in files.items()}
             if content_hash(packed) != digest:
-                raise ClusterError(f"the files that are listed are not those of bundle {digest[:12]}")
+                raise ClusterError(f"the listed files are not those of bundle {digest[:12]}")
             arrived = self._files_of(digest, set(packed), _end(message.header))
             unpack(packed, lambda name: arrived[name].tobytes(), self._folder)
         return {"there": self._path(digest).exists()}
 
-    def _open(self, message: Message) -> dict[str, Any]:
-        header = message.header
-        sheet = read_sheet(header["sheet"])
-        part = open_part(
-            self._path(str(header["hash"])),
-            sheet,
-            devices=header.get("devices"),
-            threads=header.get("threads"),
-            libraries=bool(header.get("libraries", True)),
-            first=int(header.get("first", 0)),
-            known=int(header.get("known", -1)),
-            most=int(header.get("in_flight", 8)),
-        )
+    def _do_open(self, message: Message) -> dict[str, Any]:
+        order = read_record(PartOrder, message.header["order"])
+        part = open_part(self._path(order.hash), order)
         for name, value in message.tensors.items():
             part.set_input(name, value)
         with self._lock:
-            self._parts[str(header["module"])] = part
+            self._parts[order.module] = part
         return {"inputs": part.inputs, "outputs": part.outputs}
 
-    def _run(self, message: Message) -> Any:
+    def _do_run(self, message: Message) -> Any:
         header = message.header
         part, module = self._part(header), str(header["module"])
         run, attempt = int(header["run"]), int(header["attempt"])
@@ -146,41 +134,38 @@ class Worker:
             checkpoint=bool(header.get("checkpoint")),
             take=lambda source, stage: self._mailbox.take(Key(module, run, attempt, source, stage), end),
             send=lambda to, stage, values: self.endpoint.send(
-                header["peers"][to],
-                {"key": [module, run, attempt, part.sheet.machine, stage]},
-                values,
-                end,
+                header["peers"][to], {"key": [module, run, attempt, part.sheet.machine, stage]}, values, end
             ),
             end=end,
         )
 
-    def _fetch(self, message: Message) -> Any:
-        """Outputs that stayed here."""
+    def _do_fetch(self, message: Message) -> Any:
+        """Fetch outputs kept here."""
         return {}, self._part(message.header).fetch(message.header["values"])
 
-    def _state(self, message: Message) -> Any:
+    def _do_state(self, message: Message) -> Any:
         return {}, self._part(message.header).state()
 
-    def _cancel(self, message: Message) -> None:
+    def _do_cancel(self, message: Message) -> None:
         header = message.header
         module, run, why = str(header["module"]), int(header["run"]), str(header["why"])
         self._mailbox.call_off(module, run, int(header["attempt"]), why)
         if header.get("failed"):
             self._part(header).skip(run, bool(header.get("sets")))
 
-    def _close_part(self, message: Message) -> None:
+    def _do_close(self, message: Message) -> None:
         module = str(message.header["module"])
         with self._lock:
             self._parts.pop(module, None)
         self._mailbox.over(module, 1 << 62)
 
-    def _under_way(self, message: Message) -> dict[str, Any]:
-        """Which of these calls are here."""
+    def _do_underway(self, message: Message) -> dict[str, Any]:
+        """Tell which of the given calls are here."""
         with self._lock:
             return {"calls": [number for number in message.header["calls"] if number in self._calls]}
 
-    def _probe(self, message: Message) -> dict[str, Any]:
-        """Seconds of messages of ``nbytes`` to another end, there and back."""
+    def _do_probe(self, message: Message) -> dict[str, Any]:
+        """Measure round trips of messages of ``nbytes`` bytes to another end of links, in seconds."""
         header = message.header
         took = []
         block = np.ones(int(header["nbytes"]), np.uint8)
@@ -194,18 +179,18 @@ class Worker:
         return {"seconds": took}
 
     def _files_of(self, digest: str, names: set[str], end: float) -> dict[str, np.ndarray]:
-        """The files of a bundle, when all have come over the link."""
+        """The files of a bundle, once all of them have arrived over the link."""
         with self._changed:
-            while missing := names - set(self._files.get(digest, {})):
-                left = end - time.monotonic()
-                if left <= 0 or not self._changed.wait(left):
-                    text = f"file {min(missing)!r} of bundle {digest[:12]} did not arrive before the deadline"
-                    raise WaitTimeoutError(text)
+            there = self._files.setdefault(digest, {})
+            if not self._changed.wait_for(lambda: names <= there.keys(), max(0.0, end - time.monotonic())):
+                missing = min(names - there.keys())
+                text = f"file {missing!r} of bundle {digest[:12]} did not arrive before the deadline"
+                raise WaitTimeoutError(text)
             return self._files.pop(digest)
 
     # **************** parts ****************
 
-    def _part(self, header: Mapping[str, Any]) -> OpenedPart:
+    def _part(self, header: Header) -> OpenedPart:
         with self._lock:
             part = self._parts.get(str(header["module"]))
         if part is None:
@@ -219,7 +204,8 @@ class Worker:
         return self._folder / digest
 
     def _arrived(self, message: Message) -> Callable[[], None] | None:
-        """A message came over a link. Returns what takes long: to answer a call."""
+        """Handle a message from a link. If it is a call, return the work of answering the call, which may
+        take long."""
         header = message.header
         if "call" in header:
             with self._lock:
@@ -240,14 +226,14 @@ class Worker:
         return None
 
     def _answer_call(self, message: Message) -> None:
-        """Answer a call over the link to the caller. One whose answer cannot be sent is known here no more,
-        which the caller is told when it asks."""
+        """Answer a call, over the link to the caller. If the answer cannot be sent, the call is forgotten;
+        the caller learns this when it asks about the call."""
         header = message.header
         try:
             if header.get("do") in _OVER_LINKS:
                 said = self.answer(message)
             else:
-                error = ClusterError(f"no request {str(header.get('do'))[:40]!r} comes over a link")
+                error = ClusterError(f"request {str(header.get('do'))[:40]!r} is not for links")
                 said = Message({"error": encode_error(error)})
             said = Message({**said.header, "answer": header["call"]}, said.tensors)
             with contextlib.suppress(GraphRuntimeError, KeyError, TypeError, ValueError):
@@ -257,37 +243,24 @@ class Worker:
                 self._calls.discard(int(header["call"]))
 
 
-_REQUESTS = {
-    "hello": "_hello",
-    "store": "_store",
-    "open": "_open",
-    "run": "_run",
-    "fetch": "_fetch",
-    "state": "_state",
-    "cancel": "_cancel",
-    "close": "_close_part",
-    "probe": "_probe",
-    "underway": "_under_way",
-}
+_REQUESTS = [name.removeprefix("_do_") for name in vars(Worker) if name.startswith("_do_")]
 _OVER_LINKS = ("run", "fetch", "state")
 
 
-def _end(header: Mapping[str, Any]) -> float:
+def _end(header: Header) -> float:
     return time.monotonic() + float(header.get("seconds", _WAIT))
 
 
-# **************** errors on the way ****************
+# **************** errors in messages ****************
 
 
 def encode_error(error: Exception) -> dict[str, Any]:
-    """An error as JSON has it: the name of its class here, its text and those of its fields that are
-    texts."""
+    """An error as JSON: the name of its class, its text, and its fields that are texts or numbers."""
     if not isinstance(error, GraphRuntimeError):
         return {"type": "ClusterError", "text": f"{type(error).__name__}: {error}", "fields": {}}
     names = [kind.__name__ for kind in type(error).__mro__ if getattr(errors, kind.__name__, None) is kind]
-    fields: dict[str, Any] = {
-        name: value for name, value in error.fields.items() if isinstance(value, str | int | float)
-    }
+    plain = {name: value for name, value in error.fields.items() if isinstance(value, str | int | float)}
+    fields: dict[str, Any] = plain
     if isinstance(error, UntrustedLibraryError):
         fields["sha256"] = list(error.sha256)
     link = {"link": error.got} if isinstance(error, LinkLost) else {}
@@ -295,7 +268,7 @@ def encode_error(error: Exception) -> dict[str, Any]:
 
 
 def decode_error(raw: Mapping[str, Any]) -> GraphRuntimeError:
-    """The error that an answer says."""
+    """The error that an answer contains."""
     kind = getattr(errors, str(raw.get("type")), ClusterError)
     if not (isinstance(kind, type) and issubclass(kind, GraphRuntimeError)):
         kind = ClusterError

@@ -1,5 +1,5 @@
-"""HTTP and the bytes of the inference protocol, before and behind the queue.
+"""HTTP and the bytes of the inference protocol: all that happens to a request before the queue and after it.
 
-Read requests and responses, request_bodies (the memory of what comes), long_texts (long JSON, in a process of
-its own), http_heads and http_server.
+Read requests and responses, request_bodies (memory for bodies), long_texts (long JSON, parsed in a separate
+process), http_heads and http_server.
 """

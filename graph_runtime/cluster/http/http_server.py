@@ -1,13 +1,13 @@
-"""HTTP/1.1 on asyncio, for an application whose bodies are read straight into memory that it chooses.
+"""HTTP/1.1 on asyncio; bodies are read directly into memory chosen by the application.
 
     server = HttpServer(application)
     await server.start(listen(host, port), tls)
     await server.close(seconds)
 
-Connections are bounded in number, in bytes of a head and of answers that are not read, and in the time of
-each: one that begins no request for long ends, one that sends its head byte by byte or its body slower than
-would be in time, and one that does not read its answer. Where there are too many, the one ends that has
-waited longest for its client.
+There are bounds for the number of connections, the bytes of a head, the bytes of unread answers, and the time
+of each step. A connection is closed if its client begins no request for long, sends its head or its body too
+slowly, or does not read an answer. If there are too many connections, the one that has waited longest for its
+client is closed.
 """
 
 from __future__ import annotations
@@ -26,48 +26,48 @@ from .http_heads import MOST_HEAD, Head, parse_head
 from .request_bodies import RequestBody, content_length
 from .responses import Response, error_response
 
-__all__ = ["Application", "BegunRequest", "HttpServer", "listen"]
-
 
 class BegunRequest(Protocol):
-    """A request that an application has begun."""
+    """A request that an application has accepted."""
 
     @property
     def body(self) -> RequestBody:
-        """Of as many bytes as the request has, or of none for one that is not read."""
+        """The body. Its size is the request's, or 0 if the application does not read the body."""
 
 
 class Application(Protocol):
-    """What is served."""
+    """An application, whose requests a server receives and answers."""
 
     def begin(self, head: Head) -> Any:
-        """A BegunRequest. Raises RequestError for a request that is refused; its body is read over."""
+        """The BegunRequest for a head. Raises RequestError to refuse the request; its body is then read and
+        dropped."""
 
     async def answer(self, call: Any) -> Response:
-        """The answer to a request whose body is there."""
+        """The answer to a request whose body is complete."""
 
     def drop(self, call: Any) -> None:
-        """Its body will not be there."""
+        """Forget a request whose body will not be complete."""
 
 
-_HEAD_SECONDS = 30.0  # in which a request's head has to arrive
-_IDLE_SECONDS = 60.0  # that a connection stays open between two requests
-_WRITE_SECONDS = 60.0  # in which a client has to read some of its answer
-_GRACE_SECONDS = 5.0  # that a body may be behind what would be in time
+_HEAD_SECONDS = 30.0  # seconds within which a request's head must arrive
+_IDLE_SECONDS = 60.0  # seconds that a connection stays open between two requests
+_WRITE_SECONDS = 60.0  # seconds within which a client must read some of its answer
+_GRACE_SECONDS = 5.0  # seconds by which a body may be behind its schedule
 _CONNECTIONS = 1024
-_OTHER_FILES = 256  # descriptors that this process has for other things
-_UNREAD = 512 << 20  # bytes of answers that clients do not read
+_OTHER_FILES = 256  # number of file descriptors that this process needs for other things
+_UNREAD = 512 << 20  # most bytes of unread answers of all clients together
 _SCRATCH = 64 << 10
-_SKIPPED = 4 << 20  # bytes of a body that was refused which are read over, so that the connection goes on
+_SKIPPED = 4 << 20  # most bytes of a refused body that are read, to keep the connection open
 _FOREVER = float("inf")
 _STATUS_LINES = {int(status): f"HTTP/1.1 {int(status)} {status.phrase}" for status in HTTPStatus}
 _log = logging.getLogger("graph_runtime.cluster")
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket for HTTP. Raises ClusterError for an address that is taken, or is not this machine's."""
+    """A listening socket for HTTP. Raises ClusterError if the address is taken, or is not an address of this
+    machine."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sets NODELAY by the protocol's number
+    # asyncio sets NODELAY only on a socket that was created with this protocol's number
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -81,7 +81,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class HttpServer:
-    """See the module. ``body_seconds``: in which a body has to arrive."""
+    """A server of one application. ``body_seconds``: time within which a body must arrive."""
 
     def __init__(self, application: Application, body_seconds: float = 60.0):
         self.application, self.body_seconds = application, body_seconds
@@ -92,7 +92,7 @@ class HttpServer:
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self, listening: socket.socket, tls: tuple[str, str] | None = None) -> None:
-        """Take connections. ``tls``: files of the certificate and its key."""
+        """Accept connections. ``tls``: paths of the certificate and of its key."""
         context = None
         if tls is not None:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -104,7 +104,7 @@ class HttpServer:
         self._watching = loop.create_task(self._watch())
 
     async def close(self, seconds: float) -> None:
-        """Take no more, let those answer that have a request, for ``seconds`` at most."""
+        """Accept no more connections. Requests in progress are answered, for at most ``seconds``."""
         self.ending = True
         if self._server is not None:
             self._server.close()
@@ -121,8 +121,8 @@ class HttpServer:
                 await self._watching
 
     def make_room(self, new: _Connection) -> bool:
-        """Whether there is room for a connection: where there are too many, the one has ended that has waited
-        longest for its client."""
+        """Whether there is room for the connection ``new``. If there are too many, the connection that has
+        waited longest for its client is closed."""
         if len(self.connections) <= self.most:
             return True
         waiting = [one for one in self.connections if one is not new and one.waits]
@@ -131,7 +131,8 @@ class HttpServer:
         return bool(waiting)
 
     def bound_unread(self) -> None:
-        """End the connection whose client leaves most of its answer unread, while all leave too much."""
+        """Close the connections with the largest unread answers until all unread answers together are within
+        the bound."""
         unread = {one: one.unread for one in self.connections if one.unread}
         while sum(unread.values()) > _UNREAD:
             largest = max(unread, key=lambda one: unread[one])
@@ -148,9 +149,10 @@ class HttpServer:
 
 
 class _Connection(asyncio.BufferedProtocol):
-    """One request after the other. Bytes go to ``_into``, a body, or to ``_seen``: heads, and what comes
-    early. ``until``: the loop's time at which it is closed; ``since``: from which on its client owes what
-    comes next, later for a body of which much has come."""
+    """One connection, with one request after the other. Received bytes go to ``_into``, the body that is
+    being received; without one, to ``_seen``, which has heads and bytes that came early. ``until``: time of
+    the loop at which the connection is closed. ``since``: time since which the client owes the next bytes;
+    the more of a body has come, the later it is."""
 
     def __init__(self, server: HttpServer):
         self.until, self.since = _FOREVER, 0.0
@@ -158,25 +160,25 @@ class _Connection(asyncio.BufferedProtocol):
         self._scratch = memoryview(bytearray(_SCRATCH))
         self._seen = bytearray()
         self._into: RequestBody | None = None
-        self._begun = 0.0  # when it was
-        self._unread = 0  # bytes of a body that is read over
-        self._call: BegunRequest | None = None  # whose body is not there yet
-        self._only_head = False  # the request is a HEAD
+        self._begun = 0.0  # time at which the body in ``_into`` began
+        self._unread = 0  # bytes of a body that are still to be dropped
+        self._call: BegunRequest | None = None  # the request whose body is not complete yet
+        self._only_head = False  # whether the request is a HEAD
         self._task: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
-        self._full = False  # the client does not read
+        self._full = False  # whether the client reads too slowly
         self._reading = True
         self._last = False
 
     # **************** asyncio's calls ****************
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's are no subclasses
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transports are not subclasses of it
         self._server.connections.add(self)
         self.since = self._loop.time()
         self.until = self.since + _HEAD_SECONDS
         if not self._server.make_room(self):
-            text = f"{self._server.most} connections have requests under way"
+            text = f"{self._server.most} connections have requests in progress"
             self._refuse(RequestError(text, status=503, retry_after=1))
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -210,7 +212,7 @@ class _Connection(asyncio.BufferedProtocol):
     # **************** requests ****************
 
     def _advance(self) -> None:
-        """Begin the next requests, as long as their heads are there and the last one is answered."""
+        """Begin the next requests, as long as a head is there and the last request is answered."""
         while not self._over():
             if self._task is not None or self._full:
                 self._read(len(self._seen) < _SCRATCH)
@@ -226,7 +228,8 @@ class _Connection(asyncio.BufferedProtocol):
         return self._transport is None or self._transport.is_closing()
 
     def _begin(self) -> bool:
-        """Whether a head was there, and was refused, so that another may follow."""
+        """Begin the request whose head is there. Return True if the request was refused, so that the next
+        request may begin."""
         end = self._seen.find(b"\r\n\r\n", 0, MOST_HEAD + 4)
         if end < 0:
             if len(self._seen) > MOST_HEAD:
@@ -254,7 +257,8 @@ class _Connection(asyncio.BufferedProtocol):
         return False
 
     def _fill(self, body: RequestBody, head: Head) -> None:
-        """Take what is there of a body, and what comes."""
+        """Move the bytes of a body that are already here into the body; further bytes go there as they
+        arrive."""
         self._into, self._begun, body.refuse = body, self._loop.time(), self._refuse_body
         self._filled(body, 0)
         while self._into is body and self._seen:
@@ -265,28 +269,24 @@ class _Connection(asyncio.BufferedProtocol):
             self._filled(body, count)
         waits = self._into is body and not body.filled
         if waits and head.headers.get(b"expect", b"").lower() == b"100-continue":
-            assert self._transport is not None, "it is not over"
+            assert self._transport is not None, "it is open"
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _filled(self, body: RequestBody, count: int) -> None:
-        """``count`` bytes more of a body are there."""
+        """Count ``count`` more bytes of a body, and answer the request if the body is complete."""
         try:
             body.fill(count)
         except RequestError as error:
             self._refuse_body(error)
-        if self._into is not body:  # it was refused
+        if self._into is not body:  # the body was refused
             return
         if body.whole:
-            self._run()
+            call, self._call, self._into, self.until = self._call, None, None, _FOREVER
+            self._task = self._loop.create_task(self._answer(call))
             return
         seconds = self._server.body_seconds
         self.since = self._begun + seconds * body.filled / body.size
         self.until = min(self._begun + seconds, self.since + _GRACE_SECONDS)
-
-    def _run(self) -> None:
-        """The body is there."""
-        call, self._call, self._into, self.until = self._call, None, None, _FOREVER
-        self._task = self._loop.create_task(self._answer(call))
 
     async def _answer(self, call: BegunRequest | None) -> None:
         response = await self._server.application.answer(call)
@@ -310,7 +310,7 @@ class _Connection(asyncio.BufferedProtocol):
             self._server.application.drop(call)
 
     def _refuse_body(self, error: RequestError) -> None:
-        """Answer a request whose body is not there and will not be, and end."""
+        """Answer a request whose body will not be complete, and close the connection."""
         if self._into is not None:
             self._unread += self._into.size - self._into.filled
             self._drop()
@@ -320,22 +320,19 @@ class _Connection(asyncio.BufferedProtocol):
 
     @property
     def waits(self) -> bool:
-        """Whether it is the client's turn, and no answer is on its way."""
+        """Whether the connection waits for its client, with no request being answered."""
         return self._task is None and not self._full
 
     @property
     def unread(self) -> int:
-        """Bytes of an answer that its client has not read."""
+        """Bytes of answers that the client has not read."""
         return self._transport.get_write_buffer_size() if self._full and self._transport is not None else 0
 
     def _read(self, on: bool) -> None:
         if self._transport is None or self._transport.is_closing() or on == self._reading:
             return
         self._reading = on
-        if on:
-            self._transport.resume_reading()
-        else:
-            self._transport.pause_reading()
+        (self._transport.resume_reading if on else self._transport.pause_reading)()
 
     def _wait(self) -> None:
         self.since = self._loop.time()
@@ -344,7 +341,7 @@ class _Connection(asyncio.BufferedProtocol):
     def _write(self, response: Response) -> None:
         if self._over():
             return
-        assert self._transport is not None, "it is not closing"
+        assert self._transport is not None, "it is open"
         lines = [_STATUS_LINES[response.status], *(f"{name}: {value}" for name, value in response.headers)]
         lines.append(f"Content-Length: {response.nbytes}")
         if self._last:
@@ -353,14 +350,14 @@ class _Connection(asyncio.BufferedProtocol):
         self._transport.writelines([text.encode("latin-1"), *(() if self._only_head else response.body)])
 
     def _refuse(self, error: RequestError) -> None:
-        """Answer what is no request, and end."""
+        """Answer an invalid request, and close the connection."""
         self._last = True
         self._write(error_response(error))
         self._close()
 
     def _close(self) -> None:
-        """End the sending half, and the rest a moment later: a client that is still sending would lose its
-        answer by a reset."""
+        """Close the sending half, and the rest a moment later. An immediate close could reset the connection,
+        and a client that is still sending would lose its answer."""
         self._last = True
         if self._transport is None or self._transport.is_closing():
             return
@@ -372,22 +369,22 @@ class _Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def overdue(self) -> None:
-        """It has taken too long."""
+        """Close the connection, or refuse the body that it receives, because the time for it is over."""
         body = self._into
         if body is None:
             self.abort()
             return
         seconds = self._loop.time() - self._begun
-        text = f"after {seconds:.1f} s {body.filled} bytes of the body have come, {body.size} are due"
+        text = f"after {seconds:.1f} s {body.filled} bytes of the body have arrived, {body.size} are due"
         text += f" in {self._server.body_seconds:g} s"
         self._refuse_body(RequestError(text, status=408, got=body.filled, wanted=body.size))
 
     def close_idle(self) -> None:
-        """Close it where no request is there."""
+        """Close the connection if it has no request in progress."""
         if self._task is None and self._call is None and not self._full and self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()

@@ -1,11 +1,11 @@
-"""Long JSON of requests, read by a process of its own: a text of 16 MiB takes seconds of a core, in which the
-server would answer no other client.
+"""Long JSON of requests, parsed in a separate process, because a text of 16 MiB takes seconds, during which
+the server would answer no other client.
 
-    texts = LongTexts(memory)                   starts the process when it is first needed
-    said = await texts.read(text, served)       what requests.read_text gives and raises
+    texts = LongTexts(memory)                   starts the process when first needed
+    said = await texts.read(text, served)       as requests.read_text
     texts.close()
 
-One text is read at a time. The process ends with its server, by the end of the socket between them.
+One text is parsed at a time. The process ends with its server, when the socket between them closes.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from ...base.errors import ClusterError, DocumentError, RequestError
 from ..ports import Served
 from ..transport.connections import Connection
 from ..transport.messages import Message
+from ..transport.records import read_record
 from ..transport.shared_memory import SharedMemory
 from .requests import Asked, Said, SaidTensor, read_text
 
-__all__ = ["LongTexts", "main"]
-
-_MOST_SECONDS = 60.0  # that a text takes
+_MOST_SECONDS = 60.0  # seconds that parsing a text may take
 _PROGRAM = f"from {__name__} import main; main()"
 
 
 class LongTexts:
-    """See the module. ``memory``: where bodies lie, so that they need not be sent."""
+    """The parser. ``memory``: shared memory that contains the bodies of requests, so that no body need be
+    sent to the process."""
 
     def __init__(self, memory: SharedMemory | None = None):
         self._memory = memory
@@ -43,11 +43,12 @@ class LongTexts:
         self._process: subprocess.Popen[bytes] | None = None
 
     async def read(self, text: memoryview, served: Served) -> Said:
-        """Read a text. Raises RequestError: as read_text, and 503 where the process has ended."""
+        """The result of parsing a text. Raises RequestError as read_text does, and with status 503 if the
+        process has ended."""
         await self._turn.acquire()
         asked = asyncio.get_running_loop().create_task(self._ask(text, served))
         asked.add_done_callback(lambda _: self._turn.release())
-        return await asyncio.shield(asked)  # a client that leaves does not end what the process works on
+        return await asyncio.shield(asked)  # parsing continues if the client leaves
 
     async def _ask(self, text: memoryview, served: Served) -> Said:
         try:
@@ -62,17 +63,17 @@ class LongTexts:
         return _said(message, served)
 
     def _answered(self, text: memoryview, served: Served) -> Message:
-        """In a thread, one after the other."""
+        """The process's answer for a text. Called in a thread, for one text at a time."""
         connection = self._connection or self._started()
         with contextlib.ExitStack() as stack:
             stack.callback(connection.close)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 tensors = {"text": np.frombuffer(text, np.uint8)}
-                connection.send({"served": served.as_json()}, tensors, _MOST_SECONDS)
+                connection.send({"served": served}, tensors, _MOST_SECONDS)
                 if (message := connection.receive(_MOST_SECONDS)) is not None:
                     stack.pop_all()
                     return message
-        raise ClusterError("the process that reads it has ended")
+        raise ClusterError("the process that parses it has ended")
 
     def _started(self) -> Connection:
         own, its = socket.socketpair()
@@ -85,23 +86,22 @@ class LongTexts:
         return connection
 
     def close(self) -> None:
-        """End the process; another one starts when there is need."""
+        """End the process. A new process starts when needed."""
         connection, self._connection = self._connection, None
         process, self._process = self._process, None
         if process is not None:
             process.kill()
             process.wait()
         if connection is not None:
-            (connection.end if self._turn.locked() else connection.close)()  # a thread that reads closes it
+            (connection.end if self._turn.locked() else connection.close)()  # a reading thread closes it
 
 
 def _said(message: Message, served: Served) -> Said:
-    """What _message made of it."""
-    head, ports = message.header, served.input_named()
-    rows = enumerate(head["inputs"])
+    """The inverse of _message."""
+    head, ports, arrays = message.header, served.input_named(), message.tensors
     tensors = [
-        SaidTensor(ports[name], tuple(shape), message.tensors.get(str(at)), path)
-        for at, (name, shape, path) in rows
+        SaidTensor(ports[name], tuple(shape), arrays.get(str(at)), path)
+        for at, (name, shape, path) in enumerate(head["inputs"])
     ]
     outputs = tuple(Asked(name, binary) for name, binary in head["outputs"])
     return Said(served, head["id"], tuple(tensors), outputs, head["timeout"])
@@ -118,18 +118,18 @@ def _message(said: Said) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def main() -> None:
-    """Read texts that come over standard input, a socket, until it ends."""
+    """Parse the texts that come over standard input, which is a socket, until it closes."""
     connection = Connection(socket.socket(fileno=0))
     connection.serve(partial(_answer, connection))
 
 
 def _answer(connection: Connection, message: Message) -> None:
-    text, served = message.tensors["text"], Served.from_json(message.header["served"])
+    text, served = message.tensors["text"], read_record(Served, message.header["served"])
     try:
         connection.send(*_message(read_text(text.tobytes(), served)))
     except RequestError as error:
         connection.send({"error": str(error), "status": error.status})
     except MemoryError:
-        connection.send({"error": "there is no memory for what the JSON part says", "status": 413})
-    except Exception as error:  # a mistake of this package's, which the request is told of
+        connection.send({"error": "there is not enough memory for the JSON part", "status": 413})
+    except Exception as error:  # a bug of this package: the request gets the error as its answer
         connection.send({"error": f"the JSON part could not be read: {error!r}", "status": 500})

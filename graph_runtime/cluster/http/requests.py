@@ -1,13 +1,13 @@
-"""From the bytes of an inference request to arrays. Whatever the bytes are, the outcome is a Request,
-or a RequestError that says what, where and what would fit. Work and memory are bounded by the bytes' number.
+"""Inference requests, parsed from bytes to arrays. Any bytes give a Request, or a RequestError that tells
+what is wrong, where, and what would be accepted. Work and memory are bounded by the number of bytes.
 
     parse_request(body, header_length, served) -> Request        at once, or in three steps:
-    json_part(body, header_length)             -> its text, the bytes behind it
+    json_part(body, header_length)             -> its text, the bytes after it
     read_text(text, served)                    -> Said
     said.request(rest)                         -> Request
 
 The protocol is the Open Inference Protocol, version 2, with the binary tensor data extension: a JSON object
-of ``header_length`` bytes, and behind it the raw little-endian values of those tensors that say
+of ``header_length`` bytes, followed by the raw little-endian values of the tensors that have
 ``binary_data_size``.
 """
 
@@ -23,24 +23,24 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import DocumentError, RequestError, did_you_mean
 from ...base.json_text import brief, count, json_path, parse_text, tells_all, without_repeats
-from ..datatypes import BY_DATATYPE, DATATYPES
-from ..ports import Port, Served
+from ..ports import BY_DATATYPE, DATATYPES, Port, Served
 
-__all__ = ["Asked", "Request", "Said", "SaidTensor", "json_part", "parse_request", "read_text"]
-
-_MOST_JSON = 16 << 20  # bytes of the JSON part; larger tensors are sent as binary
-_MOST_KEYS, _KEYS_OF_PORT = 1000, 100  # of the JSON part: of itself, and for each input and output
+_MOST_JSON = 16 << 20  # most bytes of the JSON part; larger tensors are sent as binary data
+_MOST_KEYS, _KEYS_OF_PORT = 1000, 100  # most keys of the JSON part; further keys for each input and output
 _MOST_RANK = 32
-_MOST_SIZE = 1 << 31  # of one dimension
-_MOST_ID = 256  # characters
-_MOST_TIMEOUT = 3600.0  # seconds
-# parameters of other servers that would change what is computed
+_MOST_SIZE = 1 << 31  # largest size of a dimension
+_MOST_ID = 256  # most characters of an id
+_MOST_TIMEOUT = 3600.0  # seconds of the longest timeout
+# parameters of other servers; ignoring them would give other results
 _REFUSED = ("shared_memory_region", "sequence_id", "classification")
+
+
+Bytes = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An output that is asked for; ``binary``: as raw bytes behind the answer's JSON."""
+    """A requested output. ``binary``: whether the output's values follow the answer's JSON as raw bytes."""
 
     name: str
     binary: bool
@@ -48,8 +48,9 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """``inputs``: every input of the model by name, read-only arrays. ``outputs``: those asked for, in order.
-    ``timeout``: seconds in which the client wants an answer, None where it does not say."""
+    """``inputs`` {name: read-only array}, for every input of the model. ``outputs``: the requested outputs,
+    in order. ``timeout``: seconds within which the client wants an answer; None if the request gives no
+    timeout."""
 
     id: str
     inputs: Mapping[str, np.ndarray]
@@ -59,8 +60,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class SaidTensor:
-    """An input as the JSON part has it. ``array``: of its data, None where its values are binary; ``path``:
-    of what says so."""
+    """An input in the JSON part. ``array``: the input's values; None if the values follow as binary data.
+    ``path``: JSON path of the input."""
 
     port: Port
     shape: tuple[int, ...]
@@ -70,7 +71,7 @@ class SaidTensor:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A request as its JSON part says it. ``served``: the model that it is for."""
+    """The parsed JSON part of a request for the model ``served``."""
 
     served: Served
     id: str
@@ -79,28 +80,28 @@ class Said:
     timeout: float | None
 
     def request(self, rest: memoryview) -> Request:
-        """With the values that are in ``rest``, the bytes behind it. Raises RequestError with status 400."""
+        """The whole request. ``rest``: the bytes after the JSON part, which contain binary values. Raises
+        RequestError with status 400."""
         return Request(self.id, _values_of(self.tensors, rest), self.outputs, self.timeout)
 
 
-# what short texts said whose values are all binary: a client sends the same one again and again. By the text
-# and the identity of the model, which lives as long as its row here
+# cache of short texts whose values are all binary, because a client sends the same text repeatedly. A key is
+# the text and the id of the model, which lives as long as the entry
 _known: dict[tuple[bytes, int], Said] = {}
 _MOST_KNOWN, _SHORT = 256, 4 << 10
 
 
-def parse_request(body: bytes | bytearray | memoryview, header_length: int | None, served: Served) -> Request:
-    """A Request for a model; the rest as json_part. Raises RequestError with status 400, 413."""
+def parse_request(body: Bytes, header_length: int | None, served: Served) -> Request:
+    """The Request in ``body`` for a model; arguments as in json_part. Raises RequestError with status 400,
+    413."""
     text, rest = json_part(body, header_length)
     return read_text(bytes(text), served).request(rest)
 
 
-def json_part(
-    body: bytes | bytearray | memoryview, header_length: int | None
-) -> tuple[memoryview, memoryview]:
-    """The JSON part of a body, and what is behind it. ``header_length``: the value of
-    ``Inference-Header-Content-Length``, None where the body is JSON alone. Raises RequestError with status
-    400, 413."""
+def json_part(body: Bytes, header_length: int | None) -> tuple[memoryview, memoryview]:
+    """(JSON part of a body, bytes after it). ``header_length``: the value of
+    ``Inference-Header-Content-Length``, None if the whole body is JSON. Raises RequestError with status 400,
+    413."""
     size = len(body) if header_length is None else header_length
     if not 0 <= size <= len(body):
         _refuse(f"the JSON part has {size} bytes, the body {len(body)}", got=size, wanted=len(body))
@@ -112,7 +113,7 @@ def json_part(
 
 
 def read_text(text: bytes, served: Served) -> Said:
-    """What the JSON part says to a model. Raises RequestError with status 400."""
+    """The parsed JSON part. Raises RequestError with status 400."""
     said = _known.get((text, id(served)))
     if said is None:
         said = _read(text, served)
@@ -126,13 +127,15 @@ def read_text(text: bytes, served: Served) -> Said:
 def _read(text: bytes, served: Served) -> Said:
     most = _MOST_KEYS + _KEYS_OF_PORT * (len(served.inputs) + len(served.outputs))
     if len(text) > most and (keys := count(text, ":")) > most:
-        _refuse(f"the JSON part has {keys} keys, at most {most} are read", got=keys, wanted=most)
+        _refuse(f"the JSON part has {keys} keys, at most {most} are accepted", got=keys, wanted=most)
     try:
-        raw = _parsed(text)
+        raw, told = parse_text(text, "the request")
+        if not tells_all(told, raw):  # reads the text again, only if needed: it may have many numbers
+            raw = without_repeats(told, "the request")
     except DocumentError as error:
         raise RequestError(str(error), **error.fields) from None
     if not isinstance(raw, dict):
-        _refuse(f"a request is a JSON object, this is {_kind(raw)}", path="$")
+        _refuse(f"a request is a JSON object, got {_kind(raw)}", path="$")
     parameters = _parameters(raw, [])
     return Said(
         served,
@@ -144,7 +147,7 @@ def _read(text: bytes, served: Served) -> Said:
 
 
 def _values_of(tensors: Sequence[SaidTensor], rest: memoryview) -> dict[str, np.ndarray]:
-    """The inputs by name; ``rest``: the bytes behind the JSON part."""
+    """{input: values}. ``rest``: the bytes after the JSON part."""
     found, taken = {}, 0
     for one in tensors:
         array = one.array
@@ -153,15 +156,9 @@ def _values_of(tensors: Sequence[SaidTensor], rest: memoryview) -> dict[str, np.
             taken += array.nbytes
         found[one.port.name] = array
     if taken != len(rest):
-        text = f"{len(rest)} bytes follow the JSON part, binary_data_size are {taken} in all"
+        text = f"{len(rest)} bytes follow the JSON part, binary_data_size adds up to {taken}"
         _refuse(text, got=len(rest), wanted=taken)
     return found
-
-
-def _parsed(text: bytes) -> Any:
-    """The value of JSON text, with no key twice. Numbers may be many: that is what tensors are."""
-    raw, text = parse_text(text, "the request")
-    return raw if tells_all(text, raw) else without_repeats(text, "the request")
 
 
 def _id(raw: Mapping[str, Any]) -> str:
@@ -172,10 +169,11 @@ def _id(raw: Mapping[str, Any]) -> str:
 
 
 def _timeout(parameters: Mapping[str, Any]) -> float | None:
-    """The parameter ``timeout``, microseconds as Triton has it, in seconds; 0 means none."""
+    """The timeout of a request in seconds; None without a timeout. The request's parameter ``timeout`` is in
+    microseconds, as in Triton, and 0 means no timeout."""
     found = parameters.get("timeout", 0)
     if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= _MOST_TIMEOUT * 1e6:
-        text = f"timeout is an integer of microseconds, at most {_MOST_TIMEOUT * 1e6:.0f}; got {brief(found)}"
+        text = f"timeout is a number of microseconds, at most {_MOST_TIMEOUT * 1e6:.0f}; got {brief(found)}"
         _refuse(text, path="$.parameters.timeout")
     return found / 1e6 if found else None
 
@@ -183,18 +181,17 @@ def _timeout(parameters: Mapping[str, Any]) -> float | None:
 def _parameters(raw: Mapping[str, Any], path: Sequence[str | int]) -> Mapping[str, Any]:
     found = raw.get("parameters", {})
     if not isinstance(found, dict):
-        _refuse(
-            f"parameters are a JSON object, these are {_kind(found)}", path=json_path([*path, "parameters"])
-        )
+        _refuse(f"parameters are a JSON object, got {_kind(found)}", path=[*path, "parameters"])
     for name in _REFUSED:
         if name in found and found[name] not in (0, "", None):
-            text = f"{name} is not served: models here have no state and no shared memory, and give tensors"
-            _refuse(text, path=json_path([*path, "parameters", name]))
+            text = f"{name} is not supported: models have no state and no shared memory, and return tensors"
+            _refuse(text, path=[*path, "parameters", name])
     return found
 
 
 def _rows(raw: Mapping[str, Any], key: str, most: int) -> list[tuple[dict[str, Any], list[str | int]]]:
-    """The objects of a list, with their paths; each has a name of its own."""
+    """(object, its JSON path) for each object of the list ``key``. Raises RequestError if a name is missing
+    or not unique, or if there are more than ``most`` objects."""
     found = raw.get(key)
     if not isinstance(found, list):
         _refuse(f"{key} is a list of objects, got {_kind(found)}", path=f"$.{key}")
@@ -205,7 +202,7 @@ def _rows(raw: Mapping[str, Any], key: str, most: int) -> list[tuple[dict[str, A
         if not isinstance(one, dict) or not isinstance(one.get("name"), str):
             _refuse(f"each of {key} is an object with a name", path=f"$.{key}[{at}]")
         if one["name"] in seen:
-            _refuse(f"{brief(one['name'])!r} stands twice in {key}", path=f"$.{key}[{at}].name")
+            _refuse(f"{brief(one['name'])!r} is given twice in {key}", path=f"$.{key}[{at}].name")
         seen.add(one["name"])
     return [(one, [key, at]) for at, one in enumerate(found)]
 
@@ -217,9 +214,7 @@ def _outputs(raw: Mapping[str, Any], served: Served, binary: bool) -> tuple[Aske
     for one, path in _rows(raw, "outputs", len(known)):
         if one["name"] not in known:
             name = brief(one["name"])
-            _refuse(
-                f"there is no output {name!r}{did_you_mean(name, known)}", path=json_path([*path, "name"])
-            )
+            _refuse(f"there is no output {name!r}{did_you_mean(name, known)}", path=[*path, "name"])
         wanted = _parameters(one, path).get("binary_data", binary)
         asked.append(Asked(one["name"], wanted is True))
     return tuple(asked)
@@ -229,17 +224,17 @@ def _outputs(raw: Mapping[str, Any], served: Served, binary: bool) -> tuple[Aske
 
 
 def _tensors(raw: Mapping[str, Any], served: Served) -> tuple[SaidTensor, ...]:
-    """The inputs, in the order of the request."""
+    """The inputs of a request, in the request's order."""
     ports, found = served.input_named(), dict[str, SaidTensor]()
     for one, path in _rows(raw, "inputs", len(ports)):
         name = one["name"]
         if name not in ports:
             text = f"there is no input {brief(name)!r}{did_you_mean(brief(name), ports)}"
-            _refuse(text, path=json_path([*path, "name"]))
+            _refuse(text, path=[*path, "name"])
         shape = _shape(one, path, ports[name])
         size = _parameters(one, path).get("binary_data_size")
         if size is not None and "data" in one:
-            _refuse("it has data and binary_data_size: give one of them", path=json_path(path))
+            _refuse("it has both data and binary_data_size: give one of them", path=path)
         array = None
         if size is None:
             array = _values(one, path, ports[name], shape)
@@ -253,18 +248,18 @@ def _tensors(raw: Mapping[str, Any], served: Served) -> tuple[SaidTensor, ...]:
 
 
 def _shape(one: Mapping[str, Any], path: Sequence[str | int], port: Port) -> tuple[int, ...]:
-    """The shape that an input says it has, which its port takes; its datatype is the port's."""
+    """The shape of an input. The shape and the datatype are checked against the port."""
     datatype, shape = one.get("datatype"), one.get("shape")
     if datatype != DATATYPES[port.dtype]:
         known = "" if brief(datatype) in BY_DATATYPE else did_you_mean(brief(datatype), BY_DATATYPE)
         text = f"input {port.name!r} is {DATATYPES[port.dtype]}, got {brief(datatype)}{known}"
-        _refuse(text, path=json_path([*path, "datatype"]), got=brief(datatype), wanted=DATATYPES[port.dtype])
+        _refuse(text, path=[*path, "datatype"], got=brief(datatype), wanted=DATATYPES[port.dtype])
     if not isinstance(shape, list) or len(shape) > _MOST_RANK or not all(map(_is_size, shape)):
         text = f"a shape is a list of at most {_MOST_RANK} integers, 0 to {_MOST_SIZE}; got {brief(shape)}"
-        _refuse(text, path=json_path([*path, "shape"]))
+        _refuse(text, path=[*path, "shape"])
     if not port.takes(tuple(shape)):
         text = f"input {port.name!r} is {list(port.shape)} ({-1}: any), got {shape}"
-        _refuse(text, path=json_path([*path, "shape"]), got=shape, wanted=list(port.shape))
+        _refuse(text, path=[*path, "shape"], got=shape, wanted=list(port.shape))
     return tuple(shape)
 
 
@@ -276,29 +271,29 @@ def _require_size(size: object, path: Sequence[str | int], port: Port, shape: tu
     wanted = math.prod(shape) * dtypes.to_numpy(port.dtype).itemsize
     if isinstance(size, bool) or not isinstance(size, int) or size != wanted:
         text = f"{DATATYPES[port.dtype]} {list(shape)} has {wanted} bytes, binary_data_size is {brief(size)}"
-        _refuse(text, path=json_path(path), got=brief(size), wanted=wanted)
+        _refuse(text, path=path, got=brief(size), wanted=wanted)
 
 
 def _binary(one: SaidTensor, rest: memoryview) -> np.ndarray:
     dtype, shape = dtypes.to_numpy(one.port.dtype), one.shape
     size = math.prod(shape) * dtype.itemsize
     if size > len(rest):
-        text = f"{size} bytes are said to follow, {len(rest)} do"
-        _refuse(text, path=json_path(one.path), got=len(rest), wanted=size)
+        text = f"binary_data_size is {size}, and {len(rest)} bytes are left in the body"
+        _refuse(text, path=one.path, got=len(rest), wanted=size)
     if one.port.dtype == "bool" and size and np.frombuffer(rest[:size], np.uint8).max() > 1:
-        _refuse("a BOOL is a byte 0 or 1", path=json_path(one.path))
+        _refuse("a BOOL is a byte, 0 or 1", path=one.path)
     return np.frombuffer(rest[:size], dtype).reshape(shape)
 
 
 def _values(
     one: Mapping[str, Any], path: Sequence[str | int], port: Port, shape: tuple[int, ...]
 ) -> np.ndarray:
-    """The array of ``data``: numbers nested as the shape, or flat in row-major order."""
-    where = json_path([*path, "data"])
+    """The values of ``data``, which may be nested like the shape, or flat in row-major order."""
+    where = [*path, "data"]
     data = one.get("data")
     if not isinstance(data, list):
         _refuse(f"data is a list of numbers, got {_kind(data)}", path=where)
-    array = np.array(data, object)  # a text would make an array as wide as the longest one
+    array = np.array(data, object)  # else numpy would make all texts as wide as the longest
     if array.size != math.prod(shape) or (array.ndim > 1 and array.shape != shape):
         text = f"data has {array.size} values, nested as {list(array.shape)}; the shape says {list(shape)}"
         _refuse(text, path=where, got=list(array.shape), wanted=list(shape))
@@ -310,7 +305,7 @@ def _values(
 
 
 def _as_dtype(flat: np.ndarray, name: str) -> np.ndarray | None:
-    """The values of an array of objects in a dtype, None where one does not fit it."""
+    """The values of an array of objects, converted to a dtype; None if a value does not fit."""
     dtype, values = dtypes.to_numpy(name), flat.tolist()
     kinds = set(map(type, values))
     if name == "bool":
@@ -332,7 +327,7 @@ def _wanted(name: str) -> str:
     if dtypes.is_integer(name):
         info = np.iinfo(dtypes.to_numpy(name))
         return f"integers from {info.min} to {info.max}"
-    return "numbers that it can hold; others are sent as binary data"
+    return "numbers that it can represent; send others as binary data"
 
 
 def _kind(value: object) -> str:
@@ -340,5 +335,7 @@ def _kind(value: object) -> str:
     return kinds.get(type(value), "a number")
 
 
-def _refuse(text: str, **fields: Any) -> NoReturn:
+def _refuse(text: str, path: str | Sequence[str | int] | None = None, **fields: Any) -> NoReturn:
+    if path is not None:
+        fields["path"] = path if isinstance(path, str) else json_path(path)
     raise RequestError(text, **fields)

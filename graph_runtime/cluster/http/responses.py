@@ -1,9 +1,9 @@
-"""From arrays to the bytes of an inference response.
+"""Inference responses, from arrays to bytes.
 
     make_response(...) -> Response
 
-A tensor that is asked for as binary data follows the JSON part as raw little-endian values, and the header
-``Inference-Header-Content-Length`` says where the JSON part ends.
+A tensor requested as binary data follows the JSON part as raw little-endian values; the header
+``Inference-Header-Content-Length`` gives the length of the JSON part.
 """
 
 from __future__ import annotations
@@ -17,17 +17,15 @@ import orjson
 
 from ...base import dtypes
 from ...base.errors import RequestError
-from ..datatypes import DATATYPES
+from ..ports import DATATYPES
 from .requests import Asked
-
-__all__ = ["HEADER_LENGTH", "Response", "error_response", "json_response", "make_response"]
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An HTTP response: ``body`` in pieces, which are sent one after the other."""
+    """An HTTP response. ``body``: pieces of bytes, which are sent one after the other."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -40,12 +38,12 @@ class Response:
 
 
 def json_response(value: Any, status: int = 200, headers: Sequence[tuple[str, str]] = ()) -> Response:
-    """A response of JSON alone."""
+    """A response whose body is only JSON."""
     return Response(status, (("Content-Type", "application/json"), *headers), (orjson.dumps(value),))
 
 
 def error_response(error: RequestError) -> Response:
-    """``{"error": text}``, as the protocol has it; Retry-After where it may be sent again."""
+    """The response ``{"error": text}`` of the protocol, with Retry-After if the request may be repeated."""
     again = error.retry_after
     headers = () if again is None else (("Retry-After", str(max(1, round(again)))),)
     return json_response({"error": str(error)}, error.status, headers)
@@ -54,17 +52,13 @@ def error_response(error: RequestError) -> Response:
 def make_response(
     model: str, version: str, id: str, asked: Sequence[Asked], outputs: Mapping[str, np.ndarray]
 ) -> Response:
-    """The response with the outputs that are asked for. Raises RequestError (422) for an output that JSON
-    cannot say: NaN and infinities are sent as binary data only."""
+    """The response with the requested outputs. Raises RequestError (422) for NaN and infinities in an output
+    requested as JSON; binary data can have them."""
     rows, parts = [], []
     for one in asked:
         array = np.ascontiguousarray(outputs[one.name]).reshape(outputs[one.name].shape)
         dtype = dtypes.from_numpy(array.dtype)
-        row: dict[str, Any] = {
-            "name": one.name,
-            "datatype": DATATYPES[dtype],
-            "shape": list(array.shape),
-        }
+        row: dict[str, Any] = {"name": one.name, "datatype": DATATYPES[dtype], "shape": list(array.shape)}
         if one.binary:
             row["parameters"] = {"binary_data_size": array.nbytes}
             parts.append(array.reshape(-1).view(np.uint8).data)
@@ -82,11 +76,10 @@ def make_response(
 
 
 def _listed(array: np.ndarray, name: str) -> list[Any]:
-    """The values, flat; a float in as many digits as its own dtype needs."""
-    if array.dtype.kind not in "fV":
-        return list(array.reshape(-1).tolist())
-    wide = array.astype(np.float64)
+    """The values as a flat list; floats have as many digits as their dtype needs."""
+    flat = array.reshape(-1)
+    wide = flat.astype(np.float64) if array.dtype.kind in "fV" else flat
     if not np.isfinite(wide).all():
-        text = f"output {name!r} has values that JSON cannot say (NaN, infinities): ask for binary_data"
+        text = f"output {name!r} has values that JSON cannot represent (NaN, infinities): request binary_data"
         raise RequestError(text, status=422, got=name)
-    return list(wide.reshape(-1).tolist())
+    return list(wide.tolist())

@@ -1,8 +1,8 @@
-"""Ray's folder: its sockets, logs and what it unpacks. Ray lets all users of the machine write to it (0777),
-so it has to lie where none of them gets in.
+"""Ray's folder: its sockets, logs and unpacked files. Ray lets all users of the machine write to it (0777),
+so the folder above it must be closed to other users.
 
-    folder = new_folder()          for a Ray that is started here; it goes with this process
-    require_closed_folder(session)    of a Ray that others started, on the machine where it is called
+    folder = new_folder()          for a Ray started here; deleted when this process ends
+    require_closed_folder(session)    for a Ray started elsewhere; checks it on this machine
 """
 
 from __future__ import annotations
@@ -17,39 +17,40 @@ from ...base.errors import ClusterError
 from ...base.files.folders import why_not_private, why_replaceable
 from ...base.files.temporary import outlived, temporary_folder
 
-__all__ = ["new_folder", "private_files", "require_closed_folder", "socket_folder"]
-
-_LONGEST = 107  # bytes of a Unix socket's path
-# what Ray appends: its session by time and process, its longest socket, a number where there are many
+_LONGEST = 107  # most bytes of a Unix socket's path
+# the longest text that Ray appends to the path of its folder: its session, named by time and process; its
+# longest socket name; a number if there are many sockets
 _APPENDED = len("/session_2026-01-31_23-59-59_999999_4194304/sockets/plasma_store.99")
 _OWN = len("/graph_runtime.12345678/ray")
-_SHORT = "/tmp"  # where TMPDIR is long
+_SHORT = "/tmp"  # folder that is used if the path in TMPDIR is too long
 _HOW = "start it with: (umask 077; mkdir -p FOLDER; ray start --temp-dir FOLDER/ray ...), on all machines"
 
 
 def new_folder() -> Path:
-    """A folder for a Ray of this machine's own, which no other user enters. Raises as socket_folder."""
+    """The path of a folder for this machine's own Ray, closed to other users. Raises as socket_folder."""
     return socket_folder() / "ray"
 
 
 def socket_folder() -> Path:
-    """A folder that no other user enters, in which paths of sockets are short enough; it is gone when this
-    process is, with what its Ray has left. Raises ClusterError, WriteError."""
+    """A new folder that is closed to other users, and in which paths of sockets are short enough. It is
+    deleted when this process ends, with the files that Ray has left in it. Raises ClusterError, WriteError.
+    """
     parents = [Path(tempfile.gettempdir()), Path(_SHORT)]
     fitting = [one for one in parents if len(os.fsencode(one)) + _OWN + _APPENDED <= _LONGEST]
     for parent in {parents[0], fitting[0]}:
         outlived(parent)
     folder = temporary_folder(fitting[0])
     if why := why_not_private(folder):
-        raise ClusterError(f"{folder}: {why}; TMPDIR chooses another place", got=str(folder))
+        raise ClusterError(f"{folder}: {why}; set TMPDIR to another folder", got=str(folder))
     return folder
 
 
 @contextlib.contextmanager
 def private_files(folder: Path) -> Iterator[None]:
-    """A block in which a Ray is started, or ended, whose files lie in ``folder``, and the temporary ones of
-    its processes beside it; all are this user's alone."""
-    # Ray's own RAY_TMPDIR, and not an argument: it has a file with its address there, too
+    """A block in which a Ray is started or ended. Ray's files are in ``folder``, temporary files of its
+    processes beside that folder, and only this user can read them."""
+    # the variable RAY_TMPDIR is used, and no argument of Ray's, because the argument also moves the file that
+    # contains Ray's address
     own = {"RAY_TMPDIR": str(folder.parent), "TMPDIR": str(folder.parent)}
     before, umask = {name: os.environ.get(name) for name in own}, os.umask(0o077)
     os.environ.update(own)
@@ -65,9 +66,9 @@ def private_files(folder: Path) -> Iterator[None]:
 
 
 def require_closed_folder(session: Path) -> None:
-    """See to it that no other user enters the folder of a Ray's session on this machine: where all in it is
-    this user's, it is closed. Raises ClusterError, with what to do, where it is not: others could change what
-    its processes write, and where they connect."""
+    """Ensure that no other user can enter the folder of a Ray session on this machine. An open folder is
+    closed if all files in it are this user's. If not, raises ClusterError, with the remedy, because others
+    could change the files that Ray's processes write, and the addresses to which they connect."""
     top = session.parent
     if any(_closed(part) for part in (session, *session.parents)):
         return
@@ -75,20 +76,20 @@ def require_closed_folder(session: Path) -> None:
         text = f"other users of {os.uname().nodename} can write to Ray's folder {session}: {why}; {_HOW}"
         raise ClusterError(text, got=str(session))
     top.chmod(0o700)
-    if found := _strangers(top, session):  # another user was faster
+    if found := _strangers(top, session):  # another user has written a file before the folder was closed
         text = f"other users of {os.uname().nodename} have written to Ray's folder {session}: {found}; {_HOW}"
         raise ClusterError(text, got=str(session))
 
 
 def _closed(part: Path) -> bool:
-    """Whether only this user enters a folder, and no other can put one in its place."""
+    """Whether only this user can enter a folder, and no other user can replace it."""
     state = part.stat()
     own = state.st_uid == os.geteuid() and not state.st_mode & 0o077
     return own and not why_not_private(part)
 
 
 def _strangers(top: Path, session: Path) -> str:
-    """What in Ray's folder belongs to another user, "" where nothing does."""
+    """ "PATH belongs to user N" for a path in Ray's folder that is another user's; "" if there is none."""
     user = os.geteuid()
     for path in (top, *top.glob("*"), *session.rglob("*")):
         with contextlib.suppress(FileNotFoundError):

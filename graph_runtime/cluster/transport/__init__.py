@@ -1,5 +1,7 @@
-"""How processes of this package talk: one format of messages, over connections that threads use.
+"""Communication between processes of this package: messages of one format, over connections that any thread
+may use.
 
-Read: messages (the format), shared_memory; limits (times and sizes of all that follows), sockets, proofs,
-connections (one end), crew, listening (strangers are kept out), endpoint (links, made when they are used).
+Read: messages (the format), records (dataclasses in it), shared_memory; limits (times and sizes for the
+modules that follow), sockets, connections (one end of a connection), listening (keeps strangers out),
+endpoint (links, made when first used).
 """

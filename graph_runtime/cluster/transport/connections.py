@@ -1,13 +1,14 @@
-"""One end of a connection that carries messages, both ways. Any thread sends; one, or an event loop, reads.
+"""One end of a connection that carries messages in both directions. Any thread sends; one thread, or an event
+loop, reads.
 
-    connection = connect(address, key, tls)         made, and both sides have proved to have the key
+    connection = connect(address, key, tls)         connected, and both sides have proved to have the key
     connection.send(header, tensors)                waits; connection.post(...) never does
     while (message := connection.receive()) is not None: ...
-    connection.close()                              the one that reads; others end() it
+    connection.close()                              by the reading thread; others call end()
 
-On one machine an end may share memory, by its descriptor: its messages then speak of arrays that lie there.
-One that lends copies large arrays into memory of its own, and writes there again when the other end has them
-no more.
+On one machine an end may share memory, by passing the memory's descriptor; its messages then refer to arrays
+in that memory. An end that shares memory copies large arrays into it, and reuses the place of an array once
+the other end has released the array.
 """
 
 from __future__ import annotations
@@ -22,65 +23,64 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...base.errors import ClusterError, DocumentError
 from . import limits
-from .messages import Message, MessageReader, Part, free_message, message_parts
-from .proofs import greet
+from .messages import Header, Message, MessageReader, Part, Tensors, free_message, message_parts
 from .shared_memory import AttachedMemory, SharedMemory
-from .sockets import Address, Tls, end_socket, open_socket, shut
+from .sockets import Address, Tls, end_socket, greet, open_socket, shut
 
 _DESCRIPTOR = socket.CMSG_SPACE(array.array("i", [0]).itemsize)
-_Tensors = Mapping[str, np.ndarray] | None
 
 
 class Connection:
-    """See the module. ``near``: whether the other end is on this machine. ``memory``: what it shares."""
+    """One end of a connection. ``near``: whether the other end is on this machine. ``memory``: memory that
+    this end shares with the other end."""
 
     def __init__(self, made: socket.socket, lends: bool = False):
         self.near = made.family == socket.AF_UNIX
         self.memory: SharedMemory | None = None
         self._lends = self.near and lends
-        self._lent: dict[int, memoryview] = {}  # what the other end reads, by offset
-        self._cause = ""  # why it ended here
+        self._lent: dict[int, memoryview] = {}  # offset -> region of the memory that the other end still uses
+        self._cause = ""  # why this end ended the connection
         self._socket, self._reader = made, MessageReader()
-        self._order = threading.Lock()  # of what is sent
-        # TLS does not read and write at once, so only poll waits there; elsewhere reading itself does, and
-        # the garbage collector may come in between
+        self._order = threading.Lock()  # lock that keeps the bytes of messages from mixing
+        # TLS cannot read and write at the same time, so a reader waits in poll and holds the lock only to
+        # read. Without TLS, the read itself waits, and the garbage collector may run in between
         self._tls = isinstance(made, ssl.SSLSocket)
         self._turn: Any = threading.Lock() if self._tls else contextlib.nullcontext()
         made.setblocking(not self._tls)
         self._at_once = () if self._tls else (socket.MSG_DONTWAIT,)
-        self._patience: float | None = None  # seconds that reading waits
-        self._emptied = False  # all that had come was read
-        self._posted: deque[Sequence[Part]] = deque()  # what a thread sends
+        self._patience: float | None = None  # seconds that a read waits
+        self._emptied = False  # whether all bytes received so far were read
+        self._posted: deque[Sequence[Part]] = deque()  # messages that wait for the sending thread
         self._posting = threading.Lock()
-        self._there: Iterator[Message] = iter(())  # messages that have come
-        self._files: list[int] = []  # descriptors that no message spoke of yet
-        self._gone: deque[int] = deque()  # arrays of the other end's memory, which it is to hear of
+        self._there: Iterator[Message] = iter(())  # received messages that were not taken yet
+        self._files: list[int] = []  # file descriptors that no message has announced yet
+        self._gone: deque[int] = deque()  # released arrays of the other end's memory, to be reported
 
     # **************** sending ****************
 
-    def send(self, header: Mapping[str, Any], tensors: _Tensors = None, seconds: float = limits.SEND) -> None:
-        """Send a message; arrays that lie in no shared memory may change afterwards. Raises OSError,
-        TimeoutError among them."""
+    def send(self, header: Header, tensors: Tensors | None = None, seconds: float = limits.SEND) -> None:
+        """Send a message. When it returns, arrays outside shared memory may be changed. Raises OSError,
+        including TimeoutError."""
         if tensors and self._lends:
             tensors = {name: self._lend(value) for name, value in tensors.items()}
         parts = message_parts(header, tensors, self.memory)
         with self._order:
             if self._send_some(parts, seconds):
                 self.end("it took no message")
-                raise TimeoutError(f"nothing was taken for {seconds:.0f} s")
+                raise TimeoutError(f"the other end took nothing for {seconds:.0f} s")
         if self._gone:
             self._tell_gone()
 
-    def post(self, header: Mapping[str, Any], tensors: _Tensors = None) -> None:
-        """The same at once, for an event loop; what is not taken a thread sends. Nothing where the connection
-        has ended, which its reader hears. Not beside ``send``."""
+    def post(self, header: Header, tensors: Tensors | None = None) -> None:
+        """Send a message without waiting, for event loops; what cannot be sent at once is sent by a thread.
+        Does nothing if the connection has ended, which the reader notices. Not to be mixed with ``send``."""
         parts: Sequence[Part] = message_parts(header, tensors, self.memory)
         with self._posting, contextlib.suppress(OSError):
             if not self._posted and not (parts := self._send_some(parts, 0.0)):
@@ -90,7 +90,7 @@ class Connection:
                 threading.Thread(target=self._send_posted, name="gr-posted", daemon=True).start()
 
     def share(self, memory: SharedMemory) -> None:
-        """Pass memory to the other end. Raises OSError."""
+        """Pass memory to the other end, which maps it. Raises OSError."""
         passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [memory.file]))]
         text = b"".join(message_parts({"shares": self._lends}))
         with self._order:
@@ -98,8 +98,8 @@ class Connection:
         self.memory = memory
 
     def _lend(self, value: np.ndarray) -> np.ndarray:
-        """A copy of a large array in the memory that the other end maps; itself where there is no room, or it
-        is small."""
+        """A copy of the array in memory that the other end maps; the array itself if it is small, or if that
+        memory has no room."""
         if value.nbytes < limits.INLINE or not value.dtype.isnative:
             return value
         if self.memory is None:
@@ -108,14 +108,14 @@ class Connection:
                 self._lends = False
                 return value
             self.share(made)
-        assert self.memory is not None, "it is shared"
+        assert self.memory is not None, "share() has set it"
         view = self.memory.take(value.nbytes)
         if view is None:
             return value
         moved = np.frombuffer(view, value.dtype).reshape(value.shape)
         np.copyto(moved, value)
         offset = self.memory.offset_of(moved)
-        assert offset is not None, "it lies in that memory"
+        assert offset is not None, "it was taken from that memory"
         self._lent[offset] = view
         return moved
 
@@ -129,10 +129,10 @@ class Connection:
         self.end("it took no message")
 
     def _send_some(self, parts: Sequence[Part], seconds: float) -> list[Part]:
-        """Send pieces, each chunk of them within ``seconds``. What was not taken."""
+        """Send ``parts``, each chunk within ``seconds``. Return the parts that were not sent."""
         if sum(map(len, parts)) <= limits.INLINE:
             parts = [text := b"".join(parts)]
-            if not self._tls:  # most messages
+            if not self._tls:  # tried first, because most messages can be sent at once
                 with contextlib.suppress(BlockingIOError):
                     text = text[self._socket.send(text, socket.MSG_DONTWAIT) :]
                 parts = [text] if text else []
@@ -151,8 +151,8 @@ class Connection:
     # **************** receiving ****************
 
     def receive(self, seconds: float | None = None) -> Message | None:
-        """The next message, None where the other end is gone. Raises DocumentError for what is none,
-        ClusterError for one that there is no memory for, OSError; TimeoutError where nothing comes."""
+        """The next message; None if the other end is gone. Raises DocumentError for an invalid message,
+        ClusterError if there is no memory for it, OSError, and TimeoutError if nothing comes."""
         while True:
             message = next(self._there, None)
             if message is not None:
@@ -166,18 +166,18 @@ class Connection:
             emptied, self._emptied = self._emptied, False
             count = None if emptied and seconds == 0 else self._received(seconds)
             if count is None:
-                raise TimeoutError(f"nothing came for {seconds:.0f} s")
+                raise TimeoutError(f"the other end sent nothing for {seconds:.0f} s")
             if not count:
                 return None
             self._there = self._reader.filled(count)
 
     def serve(self, heard: Callable[[Message], None], seconds: float | None = None) -> str | None:
-        """Give all messages to ``heard``, until the connection ends: the cause. In an event loop's reader
-        ``seconds`` are 0: None as soon as no more has come."""
+        """Pass all messages to ``heard`` until the connection ends, and return the reason why it ended. With
+        ``seconds`` 0, for an event loop, return None as soon as no more has arrived."""
         try:
             while (message := self.receive(seconds)) is not None:
                 heard(message)
-                del message  # while the next one is waited for, its memory may be free
+                del message  # frees the message's memory while the next message is awaited
             cause = "its connection was closed"
         except OSError as error:
             if seconds == 0 and isinstance(error, TimeoutError):
@@ -188,7 +188,8 @@ class Connection:
         return self._cause or cause
 
     def _received(self, seconds: float | None) -> int | None:
-        """Bytes that came, None where none did. Descriptors come with them."""
+        """Receive bytes, and the file descriptors that come with them. Return the number of bytes; None if no
+        byte came in time."""
         into = self._reader.buffer()
         if self._tls:
             end = None if seconds is None else time.monotonic() + seconds
@@ -214,16 +215,17 @@ class Connection:
 
     def _attach(self, lends: bool) -> None:
         if not self._files:
-            raise DocumentError("a message says that memory is passed, and none is")
+            raise DocumentError("a message announces shared memory, but no descriptor came with it")
         self._reader.memory = AttachedMemory(self._files.pop(0), self._free if lends else None)
 
     def _free(self, offset: int) -> None:
-        """An array is gone. In any thread, and in the middle of anything."""
+        """Report that the array at ``offset`` was released. The garbage collector may call this in any thread
+        at any point."""
         self._gone.append(offset)
         self._tell_gone()
 
     def _tell_gone(self) -> None:
-        """The thread that sends now tells of these, too."""
+        """Report released arrays. If another thread is sending, that thread reports them."""
         while self._gone and self._order.acquire(blocking=False):
             try:
                 gone = [free_message(self._gone.popleft()) for _ in range(len(self._gone))]
@@ -235,7 +237,8 @@ class Connection:
     # **************** the socket ****************
 
     def _when_ready(self, ready: int, end: float | None, call: Callable[..., int], *words: Any) -> int | None:
-        """What a call gives as soon as it need not wait, None where that is not before ``end``."""
+        """The result of ``call``, which is called as soon as it need not wait; None if ``end`` comes
+        first."""
         while True:
             try:
                 with self._turn:
@@ -256,17 +259,17 @@ class Connection:
                 return None
 
     def fileno(self) -> int:
-        """Of its socket, for an event loop."""
+        """The socket's descriptor, for an event loop."""
         return self._socket.fileno()
 
     def end(self, cause: str = "") -> None:
-        """End it, in any thread: ``receive`` gives None."""
+        """End the connection, in any thread; ``receive`` then returns None."""
         self._cause = self._cause or cause
         with self._turn:
             shut(self._socket)
 
     def close(self) -> None:
-        """End it, and give back what it holds."""
+        """End the connection, and release its resources."""
         with self._turn:
             end_socket(self._socket)
         while self._files:
@@ -276,7 +279,7 @@ class Connection:
 def connect(
     to: Address, key: bytes, tls: Tls | None = None, seconds: float = limits.HELLO, lends: bool = False
 ) -> Connection:
-    """A connection to a process that listens (listening.py). Raises OSError, EOFError, ClusterError."""
+    """A connection to a listening process (listening.py). Raises OSError, EOFError, ClusterError."""
     made = open_socket(to, tls, max(0.001, min(limits.HELLO, seconds)))
     try:
         greet(made, key)

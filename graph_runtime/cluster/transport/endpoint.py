@@ -1,11 +1,11 @@
-"""A process's end of the links to others, each of which sends by a connection of its own.
+"""A process's end of its links to other processes. Each direction of a link is a connection of its own.
 
-    endpoint = Endpoint("node0", key, deliver)     deliver(message), in the thread of the connection; what it
-                                                   returns is work for that thread: another one reads on
+    endpoint = Endpoint("node0", key, deliver)     deliver(message), in the connection's thread; may return
+                                                   work for that thread, while another one reads on
     endpoint.send(other.address, header, tensors, end)
 
-On one machine the sender copies a large tensor once, into memory that the receiver maps, too; the receiver's
-arrays are that memory, and where one is gone the sender may write there again.
+On one machine a large tensor is copied only once, by the sender, into memory that the receiver maps, too. The
+receiver's array is in that memory; once the array is released, the sender may reuse its place.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -23,14 +22,15 @@ from ...base.errors import ClusterError, DocumentError, WaitTimeoutError
 from . import limits
 from .connections import Connection, connect
 from .listening import Listener
-from .messages import Message
+from .messages import Header, Message, Tensors
 from .sockets import Address, LinkLost, Tls
 
 Deliver = Callable[[Message], Callable[[], None] | None]
 
 
 class Endpoint:
-    """``name``, ``key``, ``host`` and ``tls`` as Listener's."""
+    """An end of links. ``deliver``: function that is called with each message. ``name``, ``key``, ``host``
+    and ``tls``: arguments of Listener."""
 
     def __init__(
         self, name: str, key: bytes, deliver: Deliver, host: str | None = None, tls: Tls | None = None
@@ -43,18 +43,16 @@ class Endpoint:
         self.address: Address = self._listener.door.address
 
     def send(
-        self,
-        to: Address,
-        header: Mapping[str, Any],
-        tensors: Mapping[str, np.ndarray] | None = None,
-        end: float | None = None,
+        self, to: Address, header: Header, tensors: Tensors | None = None, end: float | None = None
     ) -> None:
-        """Send a message; it is on its way when this returns, and the arrays may change. ``end``: of the
-        wait, by time.monotonic(). Raises LinkLost, which names the other end, and WaitTimeoutError."""
+        """Send a message. When it returns, the message is on its way, and the arrays may be changed. ``end``:
+        end of the wait, by time.monotonic(). Raises LinkLost, which names the other end, and
+        WaitTimeoutError."""
         end = time.monotonic() + limits.SEND if end is None else end
         if to["name"] == self.name and to["path"] == self.address["path"]:
             copied = {name: np.array(value) for name, value in (tensors or {}).items()}
-            self._deliver(Message(dict(header), copied))
+            if (work := self._deliver(Message(dict(header), copied))) is not None:
+                self._listener.crew.do(work)
             return
         key = f"{to['path']}:{to.get('port')}"
         with self._lock:
@@ -73,14 +71,14 @@ class Endpoint:
         self._listener.close()
 
     def _read(self, connection: Connection) -> None:
-        """Read a connection until it ends, or until a message is work for this thread: no other thread has to
-        wake up for it, and one that reads on does so meanwhile."""
+        """Read a connection until it ends, or until a message gives this thread work. In that case another
+        thread reads on: this thread does the work at once, without waking up another."""
         work: Callable[[], None] | None = None
         with contextlib.suppress(OSError, ClusterError, DocumentError, KeyError, TypeError, ValueError):
             while work is None and (message := connection.receive()) is not None:
                 work = self._deliver(message)
-                del message  # while the next one is waited for, its memory may be free
-        if work is None:  # the other side is gone, or is none of ours
+                del message  # frees the message's memory while the next message is awaited
+        if work is None:  # the other side is gone, or is not a process of ours
             connection.close()
             return
         self._listener.crew.do(partial(self._read, connection))
@@ -89,7 +87,8 @@ class Endpoint:
 
 
 class _Outgoing:
-    """The connection to one other end; made when it is first used, and again after it broke."""
+    """The connection for messages to one other end. It is made when first used, and made again after it
+    broke."""
 
     def __init__(self, name: str, to: Address, key: bytes, tls: Tls | None):
         self._name, self._to, self._key, self._tls = name, to, key, tls
@@ -97,7 +96,7 @@ class _Outgoing:
         self._connection: Connection | None = None
         self._closed = False
 
-    def send(self, header: Mapping[str, Any], tensors: Mapping[str, np.ndarray], end: float) -> None:
+    def send(self, header: Header, tensors: Tensors, end: float) -> None:
         if not self._lock.acquire(timeout=max(0.0, end - time.monotonic())):
             raise WaitTimeoutError(f"the link to {self._to['name']} was busy until the deadline")
         try:
@@ -108,12 +107,11 @@ class _Outgoing:
                     return
                 except TimeoutError as error:
                     self._break()
-                    raise WaitTimeoutError(
-                        f"{self._to['name']} took no message before the deadline"
-                    ) from error
+                    text = f"{self._to['name']} accepted no message before the deadline"
+                    raise WaitTimeoutError(text) from error
                 except (OSError, EOFError, ClusterError) as error:
                     self._break()
-                    if fresh or last:  # one that was idle may have ended long ago
+                    if fresh or last:  # an old connection may have ended long ago
                         text = f"the link to {self._to['name']}: {str(error) or 'it was refused there'}"
                         raise LinkLost(text, got=self._to["name"]) from error
         finally:
@@ -124,12 +122,12 @@ class _Outgoing:
             self._closed = True
             self._break()
 
-    def _send(self, header: Mapping[str, Any], tensors: Mapping[str, np.ndarray], end: float) -> None:
+    def _send(self, header: Header, tensors: Tensors, end: float) -> None:
         if self._closed:
             raise LinkLost(f"the links of {self._name} are closed")
         if self._connection is None:
             self._connection = connect(self._to, self._key, self._tls, end - time.monotonic(), lends=True)
-            if self._connection.near:  # which hears what is no longer lent
+            if self._connection.near:  # messages of the other end report released arrays
                 made = (self._connection,)
                 threading.Thread(target=_take_back, args=made, name="gr-memory", daemon=True).start()
         self._connection.send(header, tensors, max(0.001, end - time.monotonic()))

@@ -1,8 +1,8 @@
-"""Where a process listens for others: a Unix socket without a file, and for other machines TCP to its own
-address, with TLS where Ray has it. No port is opened where only this machine is meant.
+"""The listening side of a process: a Unix socket without a file and, for other machines, TCP at this
+machine's address, with TLS if Ray uses TLS. If only this machine connects, no port is opened.
 
-Only processes of this user are answered on one machine, and everywhere both sides prove that they have the
-key (proofs.py) before a message is read.
+On one machine only processes of this user are answered. Before any message is read, both sides prove that
+they have the key (sockets.py).
 """
 
 from __future__ import annotations
@@ -14,28 +14,31 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from queue import SimpleQueue
 from weakref import WeakSet
 
 from ...base.errors import ClusterError
 from . import limits
 from .connections import Connection
-from .crew import Crew
-from .proofs import welcome
-from .sockets import Address, Tls, end_socket, listen, refuse_others, shut, tls_context, tune
+from .sockets import Address, Tls, end_socket, listen, refuse_others, shut, tls_context, tune, welcome
+
+_IDLE = 8  # most idle threads that are kept for later calls
 
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """What a process needs to connect to a listener; it goes there by Ray, behind its token."""
+    """The address and key that a process needs to connect to a listener. Ray sends it, protected by Ray's
+    token."""
 
     address: Address
     key: bytes = field(repr=False)
 
 
 class Listener:
-    """``serve(connection)`` is called in a thread of the connection's own, which closes it. ``name`` of the
-    process, ``key`` that others prove to have. ``host``: the address at which other machines reach this one,
-    None: only this machine does. ``crew``: its threads."""
+    """A listener. ``serve(connection)`` is called in a thread of its own for each connection, and closes the
+    connection. ``name``: name of this process; ``key``: secret that others must prove to have. ``host``: this
+    machine's address for other machines; None if only processes of this machine connect. ``crew``: threads
+    that run the calls."""
 
     def __init__(
         self,
@@ -52,7 +55,7 @@ class Listener:
         self._listening, address = listen(name, host)
         self.door = Door(address, key)
         self._open: WeakSet[Connection] = WeakSet()
-        self._strangers: dict[socket.socket, None] = {}  # that have not proved yet to have the key, in order
+        self._strangers: dict[socket.socket, None] = {}  # sockets that have not proved the key yet
         for listening in self._listening:
             threading.Thread(
                 target=self._accept, args=(listening,), name=f"gr-accept-{name}", daemon=True
@@ -73,7 +76,7 @@ class Listener:
         while not self._closed:
             try:
                 connection, _ = listening.accept()
-            except OSError:  # it was closed, or this process has no descriptor left
+            except OSError:  # the socket was closed, or no file descriptor is left
                 time.sleep(limits.PAUSE)
                 continue
             self._strange(connection)
@@ -81,8 +84,8 @@ class Listener:
         listening.close()
 
     def _strange(self, connection: socket.socket) -> None:
-        """One more that has proved nothing yet. Where there are too many the first of them ends: those that
-        have the key need some milliseconds."""
+        """Add a connection without a proof of the key. If there are too many, the oldest is ended: a side
+        that has the key needs only some milliseconds for its proof."""
         with self._lock:
             self._strangers[connection] = None
             oldest = next(iter(self._strangers)) if len(self._strangers) > limits.STRANGERS else None
@@ -107,7 +110,8 @@ class Listener:
         self._serve(connection)
 
     def _proved(self, connection: socket.socket) -> socket.socket:
-        """The connection of one that has the key; it is ended and an error raised for any other."""
+        """The connection, after the proof of the key. Without a proof, the connection is closed and an error
+        raised."""
         try:
             connection.settimeout(limits.HELLO)
             if connection.family == socket.AF_UNIX:
@@ -115,7 +119,7 @@ class Listener:
             else:
                 tune(connection)
                 if self._tls is not None:
-                    self._forget(connection)  # the socket moves into that of TLS
+                    self._forget(connection)  # the TLS socket takes over this socket
                     context = tls_context(self._tls, ssl.Purpose.CLIENT_AUTH)
                     connection = context.wrap_socket(
                         connection, server_side=True, do_handshake_on_connect=False
@@ -129,3 +133,44 @@ class Listener:
         finally:
             self._forget(connection)
         return connection
+
+
+class Crew:
+    """Threads that begin calls at once: one for each call in progress, and a few idle threads. In a pool of
+    fixed size, calls that wait for messages could occupy all threads, and the messages would not be read.
+    ``name``: name of the threads."""
+
+    def __init__(self, name: str):
+        self._name, self._lock = name, threading.Lock()
+        self._given: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._idle, self._closed = 0, False
+
+    def do(self, call: Callable[[], None]) -> None:
+        """Run a call, which raises nothing, in a thread that does nothing else meanwhile."""
+        with self._lock:
+            fresh = not self._idle
+            self._idle -= not fresh
+        if fresh:
+            threading.Thread(target=self._work, args=([call],), name=self._name, daemon=True).start()
+        else:
+            self._given.put(call)
+
+    def close(self) -> None:
+        """End idle threads now, and other threads after their calls."""
+        with self._lock:
+            self._closed = True
+            waiting, self._idle = self._idle, 0
+        for _ in range(waiting):
+            self._given.put(None)
+
+    def _work(self, calls: list[Callable[[], None]]) -> None:
+        while True:
+            calls.pop()()  # keeps no reference to the call, as it may hold shared memory
+            with self._lock:
+                if self._closed or self._idle >= _IDLE:
+                    return
+                self._idle += 1
+            if (call := self._given.get()) is None:
+                return
+            calls.append(call)
+            del call

@@ -1,14 +1,14 @@
-"""What processes of this package send each other: messages, of a JSON header and of tensors.
+"""Messages between processes of this package: a JSON header and tensors.
 
-    "GRM", u8 version, u32 bytes of the header, u64 bytes behind it                    little-endian
+    "GRM", u8 version, u32 bytes of the header, u64 bytes after it                     little-endian
     header       {..., "tensors": [[name, dtype, shape], ...]}
-    behind it    those tensors, row major, each at a multiple of 64 bytes
+    tensors      the values of these tensors, row major, each at a multiple of 64 bytes
 
-A tensor whose row has a fourth value is not behind the header, but in memory that both ends share: there it
-says where. Where the header has no bytes nothing follows: the array at that place of the other end's memory
-is needed no more, which is read as ``{"free": place}``. The same bytes go over sockets and in calls of Ray.
-Reading them makes no object of this package: nothing is unpickled, and every size is compared before memory
-is taken.
+A tensor whose row has a fourth value is not after the header, but in shared memory at that offset. A message
+with a header of 0 bytes tells that an array was released; the u64 is the array's offset in the memory of the
+process that receives the message, which reads ``{"free": place}``. The same bytes go over sockets and in
+calls of Ray. Reading them creates no object of this package: nothing is unpickled, and every size is checked
+before memory is allocated.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ import orjson
 from ...base import dtypes
 from ...base.errors import ClusterError, DocumentError
 from ...base.json_text import parse_text
-from ...run.tensors.host_values import ALIGNMENT, aligned_empty
+from ...run.tensors.tensor import ALIGNMENT, aligned_empty
 from .shared_memory import AttachedMemory, SharedMemory
 
 Part = bytes | memoryview
+Header = Mapping[str, Any]
+Tensors = Mapping[str, np.ndarray]
 _PREFIX = struct.Struct("<3sBIQ")
 _MAGIC, _VERSION = b"GRM", 2
 _MOST_HEADER = 16 << 20
-_MOST_BEHIND = 1 << 40  # above what any machine has
+_MOST_BEHIND = 1 << 40  # bytes after a header: more than any machine has
 _MOST_TENSORS, _MOST_RANK = 1 << 16, 32
 _SCRATCH = 64 << 10
 _NOTHING = aligned_empty((0,), np.uint8)
@@ -43,20 +45,18 @@ _NOTHING = aligned_empty((0,), np.uint8)
 class Message:
     """A header, and tensors by name."""
 
-    header: Mapping[str, Any]
-    tensors: Mapping[str, np.ndarray] = field(default_factory=dict)
+    header: Header
+    tensors: Tensors = field(default_factory=dict)
 
 
 # **************** writing ****************
 
 
 def message_parts(
-    header: Mapping[str, Any],
-    tensors: Mapping[str, np.ndarray] | None = None,
-    memory: SharedMemory | None = None,
+    header: Header, tensors: Tensors | None = None, memory: SharedMemory | None = None
 ) -> list[Part]:
-    """A message as pieces, which are sent one after the other. Tensors that lie in ``memory`` are not among
-    them. No tensor is copied, but for those that are not contiguous."""
+    """A message in pieces, which are sent one after the other. Tensors in ``memory`` are not sent. Only
+    tensors that are not contiguous are copied."""
     rows: list[list[Any]] = []
     parts: list[Part] = []
     behind = 0
@@ -78,11 +78,12 @@ def message_parts(
 
 
 def free_message(place: int) -> bytes:
-    """Tells the other end that the array there, in memory that it shares, is needed no more."""
+    """The message that an array was released. ``place``: the array's offset in the memory that the receiver
+    of the message shares."""
     return _PREFIX.pack(_MAGIC, _VERSION, 0, place)
 
 
-def write_message(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray] | None = None) -> bytes:
+def write_message(header: Header, tensors: Tensors | None = None) -> bytes:
     """A whole message."""
     return b"".join(message_parts(header, tensors))
 
@@ -92,7 +93,7 @@ def write_message(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray] |
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A tensor that a header lists. ``begin``: where it lies, in shared memory or behind the header."""
+    """A tensor listed in a header. ``begin``: the tensor's offset in shared memory, or after the header."""
 
     name: str
     dtype: np.dtype
@@ -106,7 +107,7 @@ class _Row:
 
 
 def read_message(data: bytes) -> Message:
-    """What write_message made; its tensors are copies. Raises DocumentError, ClusterError."""
+    """The inverse of write_message; tensors are copies. Raises DocumentError, ClusterError."""
     size, behind = _sizes(data)
     begin = _PREFIX.size + size
     if len(data) != begin + behind:
@@ -118,12 +119,12 @@ def read_message(data: bytes) -> Message:
 
 
 class MessageReader:
-    """Messages from bytes as they arrive, large ones into their own memory at once:
+    """Messages from bytes as they arrive; large ones are received directly into their own memory:
 
         count = receive_into(reader.buffer())
         for message in reader.filled(count): ...
 
-    ``memory``: what both ends share; it may be set until the first message comes that speaks of it."""
+    ``memory``: memory that both ends share; it must be set before the first message that refers to it."""
 
     def __init__(self, memory: AttachedMemory | None = None) -> None:
         self.memory = memory
@@ -134,27 +135,28 @@ class MessageReader:
         self._at = 0
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go."""
+        """Memory for the next bytes."""
         return self._scratch if self._begun is None else self._behind.data[self._at :]
 
     def filled(self, count: int) -> Iterator[Message]:
-        """The messages that are whole with ``count`` bytes more. Raises DocumentError for what is none, with
-        the place; ClusterError for one that there is no memory for."""
+        """The messages completed by ``count`` more bytes. Raises DocumentError, with the place, for an
+        invalid message; ClusterError if there is no memory for a message."""
         if self._begun is None:
             self._seen += self._scratch[:count]
         else:
             self._at += count
         while self._begin() and self._at == len(self._behind):
-            yield self._whole()  # a reader keeps nothing of a message
+            yield self._whole()  # a reader keeps no reference to the message
 
     def _whole(self) -> Message:
-        assert self._begun is not None, "_begin has read it"
+        assert self._begun is not None, "_begin has set it"
         (header, rows), behind = self._begun, self._behind
         self._begun, self._behind = None, _take(0)
         return _message(header, rows, behind, self.memory)
 
     def _begin(self) -> bool:
-        """Whether the header of a message is there."""
+        """Whether the header of a message is complete. If it is, the memory for the message's tensors is
+        allocated."""
         if self._begun is not None:
             return True
         seen = self._seen
@@ -177,28 +179,27 @@ class MessageReader:
 
 
 def _sizes(data: bytes | bytearray) -> tuple[int, int]:
-    """Bytes of the header, and behind it."""
+    """(bytes of the header, bytes after the header)."""
     if len(data) < _PREFIX.size:
         raise DocumentError(f"a message begins with {_PREFIX.size} bytes, got {len(data)}", got=len(data))
     magic, version, size, behind = _PREFIX.unpack_from(data)
     if magic != _MAGIC:
-        raise DocumentError(f"what came is no message: it begins with {magic!r}", got=magic, wanted=_MAGIC)
+        raise DocumentError(f"not a message: it begins with {magic!r}", got=magic, wanted=_MAGIC)
     if version != _VERSION:
-        raise DocumentError(
+        text = (
             f"a message of version {version}, version {_VERSION} is read here: install the same package on "
-            "all machines",
-            got=version,
-            wanted=_VERSION,
+            "all machines"
         )
+        raise DocumentError(text, got=version, wanted=_VERSION)
     if size > _MOST_HEADER or behind > _MOST_BEHIND:
-        raise DocumentError(f"a message with a header of {size} bytes and {behind} behind it is too large")
+        raise DocumentError(f"a message with a header of {size} bytes and {behind} after it is too large")
     return size, behind
 
 
 def _read_header(text: bytes, behind: int) -> tuple[dict[str, Any], list[_Row]]:
     header, _ = parse_text(text, "a message's header")
     if not isinstance(header, dict):
-        raise DocumentError("a message's header is an object", path="$")
+        raise DocumentError("a message's header must be an object", path="$")
     listed = header.pop("tensors", [])
     if not isinstance(listed, list) or len(listed) > _MOST_TENSORS:
         raise DocumentError(f"a message has a list of at most {_MOST_TENSORS} tensors", path="$.tensors")
@@ -211,33 +212,28 @@ def _read_header(text: bytes, behind: int) -> tuple[dict[str, Any], list[_Row]]:
             if end > behind:
                 break
     if end != behind:
-        raise DocumentError(
-            f"the tensors of a message take {end} bytes or more, it has {behind}",
-            path="$.tensors",
-            got=behind,
-            wanted=end,
-        )
+        said = f"the tensors of a message take {end} bytes or more, it has {behind}"
+        raise DocumentError(said, path="$.tensors", got=behind, wanted=end)
     if len({row.name for row in rows}) != len(rows):
         raise DocumentError("a message has two tensors of one name", path="$.tensors")
     return header, rows
 
 
 def _read_row(raw: Any, path: str, begin: int) -> _Row:
-    """A row of the header; one without a place begins at ``begin``."""
+    """A row of the header. A tensor whose row gives no offset begins at ``begin``."""
     if not isinstance(raw, list) or len(raw) not in (3, 4) or not isinstance(raw[0], str):
-        raise DocumentError("a tensor of a message is [name, dtype, shape] or has a place, too", path=path)
+        text = "a tensor of a message must be [name, dtype, shape] or [name, dtype, shape, place]"
+        raise DocumentError(text, path=path)
     name, kind, shape = raw[:3]
     dtype = _dtype(kind) if isinstance(kind, str) and kind in dtypes.BY_DTYPE else None
     if dtype is None:
-        raise DocumentError(
-            f"a message has a tensor of dtype {str(kind)[:40]!r}", path=f"{path}[1]", got=kind
-        )
+        text = f"a message has a tensor of dtype {str(kind)[:40]!r}"
+        raise DocumentError(text, path=f"{path}[1]", got=kind)
     if not isinstance(shape, list) or len(shape) > _MOST_RANK or not all(map(_is_size, shape)):
-        raise DocumentError(
-            "the shape of a message's tensor is a list of sizes", path=f"{path}[2]", got=shape
-        )
+        text = "the shape of a message's tensor must be a list of sizes"
+        raise DocumentError(text, path=f"{path}[2]", got=shape)
     if len(raw) == 4 and not _is_size(raw[3]):
-        raise DocumentError("a place in shared memory is a number", path=f"{path}[3]", got=raw[3])
+        raise DocumentError("a place in shared memory must be a number", path=f"{path}[3]", got=raw[3])
     return _Row(name, dtype, tuple(shape), raw[3] if len(raw) == 4 else begin, len(raw) == 4)
 
 
@@ -251,13 +247,14 @@ def _dtype(name: str) -> np.dtype:
 
 
 def _take(nbytes: int) -> np.ndarray:
-    """uint8 [nbytes]; pages are there when they are written, not when they are promised."""
-    if not nbytes:  # most messages
+    """A new array uint8 [nbytes]. The system allocates the array's pages when they are written."""
+    if not nbytes:  # most messages have no tensors
         return _NOTHING
     try:
         return aligned_empty((nbytes,), np.uint8)
     except MemoryError:
-        raise ClusterError(f"there is no memory for a message of {nbytes} bytes", got=nbytes) from None
+        text = f"there is not enough memory for a message of {nbytes} bytes"
+        raise ClusterError(text, got=nbytes) from None
 
 
 def _message(
@@ -270,7 +267,7 @@ def _message(
             tensors[row.name] = part.view(row.dtype).reshape(row.shape)
             continue
         if memory is None or row.begin + row.nbytes > memory.size:
-            text = f"a message speaks of bytes {row.begin} to {row.begin + row.nbytes} of shared memory"
+            text = f"a message refers to bytes {row.begin} to {row.begin + row.nbytes} of shared memory"
             there = "none" if memory is None else f"{memory.size} bytes"
             raise DocumentError(f"{text}, there is {there}", path=f"$.tensors[{i}][3]", got=row.begin)
         tensors[row.name] = memory.array(row.dtype, row.shape, row.begin)

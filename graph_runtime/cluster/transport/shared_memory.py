@@ -1,14 +1,14 @@
-"""Memory that processes of one machine share: the bodies of requests, which a server reads into it and its
-replicas read from it; tensors on their way from one machine's worker to another one's process.
+"""Memory shared by processes of one machine: for bodies of requests, written by a server and read by its
+replicas, and for tensors sent between processes.
 
-    memory = SharedMemory(256 << 20)              the process that writes
-    view = memory.take(602_112)                   a writable memoryview, or None where no room is left
-    memory.offset_of(array)                       where an array that lies in it begins, None for others
-    AttachedMemory(file, free)                    the processes that read: by memory.file, passed to them
+    memory = SharedMemory(256 << 20)              in the writing process
+    view = memory.take(602_112)                   a writable memoryview, or None if there is no room
+    memory.offset_of(array)                       offset of an array in it, None for other arrays
+    AttachedMemory(file, free)                    in the reading processes, from memory.file passed to them
 
-A region is free again when nothing refers to it: neither a request, nor a batch that a replica still has, nor
-a link whose other end has arrays there. So no process reads values that change under it. The memory has no
-file: it ends with its processes.
+A region is free again when nothing refers to it: no request, no batch of a replica, and no link whose other
+end has arrays in it. So values never change while a process reads them. The memory is no file of a file
+system, and ends with its processes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-_ALIGN = 4096  # of regions: whole pages, so that there are few sizes of gaps
-_WARM = 1 << 30  # bytes at the beginning that stay with a process: pages that are there are faster to write
+_ALIGN = 4096  # bytes of a page: regions are whole pages, so that gaps have few sizes
+_WARM = 1 << 30  # bytes at the beginning that stay allocated, because writing to them is faster
 
 
 class SharedMemory:
-    """See the module. One thread takes; regions come back in any. ``size``: bytes; they take memory when they
-    are first used. ``file``: its descriptor. Raises OSError where the system has none."""
+    """Memory whose regions are handed out. One thread calls take(); any thread may release a region.
+    ``size``: number of bytes, which are allocated when first used. ``file``: file descriptor of the memory.
+    Raises OSError if the system has no such memory."""
 
     def __init__(self, size: int):
         self.size = size
@@ -37,12 +38,12 @@ class SharedMemory:
         os.ftruncate(self.file, size)
         self._map = _map(self.file, size, mmap.PROT_READ | mmap.PROT_WRITE)
         self._begin = np.frombuffer(self._map, np.uint8).ctypes.data
-        self._free = [(0, size)]  # (begin, end), ascending, none next to another
-        self._returned: deque[tuple[int, int]] = deque()  # in any thread, and in the middle of take()
+        self._free = [(0, size)]  # (begin, end) of free regions: ascending, not adjacent
+        self._returned: deque[tuple[int, int]] = deque()  # regions released by any thread, even in take()
 
     @classmethod
     def where_possible(cls, size: int) -> SharedMemory | None:
-        """None on systems that have no memory without a file, or not so much."""
+        """New shared memory; None on a system that has no memory files or not enough memory."""
         try:
             return cls(size) if hasattr(os, "memfd_create") else None
         except (OSError, OverflowError):
@@ -50,12 +51,12 @@ class SharedMemory:
 
     @property
     def taken(self) -> int:
-        """Bytes that are in use."""
+        """Bytes of the regions in use."""
         self._take_back()
         return self.size - sum(end - begin for begin, end in self._free)
 
     def take(self, nbytes: int) -> memoryview | None:
-        """A region of ``nbytes``, None where there is no room for it."""
+        """A region of ``nbytes`` bytes, None if there is no room for it."""
         self._take_back()
         wanted = -(-nbytes // _ALIGN) * _ALIGN
         for at, (begin, end) in enumerate(self._free):
@@ -83,16 +84,17 @@ class SharedMemory:
         self._free.insert(at, (begin, end))
 
     def offset_of(self, array: np.ndarray) -> int | None:
-        """Where a contiguous array lies in it, None for one that does not."""
+        """The offset of a contiguous array in this memory; None for any other array."""
         offset = array.ctypes.data - self._begin
         inside = 0 <= offset and offset + array.nbytes <= self.size
         return offset if inside and array.flags.c_contiguous else None
 
 
 class AttachedMemory:
-    """The same bytes in another process, by a descriptor that came over a socket, which is closed. ``size``:
-    of all. ``free`` is called, in any thread, with the offset of an array that nothing refers to any more;
-    without it the memory is read only: with it a session may write its inputs there. Raises OSError."""
+    """The memory of another process, mapped by a file descriptor that came over a socket; the descriptor is
+    then closed. ``size``: number of bytes. ``free``: function that is called, in any thread, with the offset
+    of each released array. Without ``free`` the mapping is read-only; with it, a session may write its inputs
+    into the memory. Raises OSError."""
 
     def __init__(self, file: int, free: Callable[[int], None] | None = None):
         self._free = free
@@ -104,7 +106,7 @@ class AttachedMemory:
             os.close(file)
 
     def array(self, dtype: np.dtype, shape: tuple[int, ...], offset: int) -> np.ndarray:
-        """An array that lies at ``offset``."""
+        """A new array over the memory at ``offset``."""
         array = np.ndarray(shape, dtype, self._map, offset)
         if self._free is not None:
             weakref.finalize(array, self._free, offset).atexit = False
@@ -112,8 +114,9 @@ class AttachedMemory:
 
 
 def _map(file: int, size: int, access: int) -> mmap.mmap:
-    """In large pages where the system has them: copying into small ones takes twice as long."""
+    """Map the memory, in large pages if the system has them, because copying into small pages takes twice as
+    long."""
     mapped = mmap.mmap(file, size, prot=access)
-    with contextlib.suppress(OSError):  # a kernel without them
+    with contextlib.suppress(OSError):  # the system has no large pages
         mapped.madvise(mmap.MADV_HUGEPAGE)
     return mapped

@@ -1,10 +1,8 @@
-"""Attention in chunks of queries and keys, and the programs that split and join its heads."""
+"""Attention in chunks of queries and keys, and the card programs that split and join heads."""
 
 from __future__ import annotations
 
 from .buffers import BF16, F32, CardOperand, CardProgram, CircularBuffer, ceil_div, tile_bytes, tiles
-
-__all__ = ["attention", "concatenated_heads", "split_heads"]
 
 _MASKS = "bfp4_b"
 
@@ -19,8 +17,9 @@ def attention(
     causal: bool = False,
     mask: str = "",
 ) -> CardProgram:
-    """transformer/sdpa/device/sdpa_program_factory.cpp: ``chunks`` (of queries, of keys) in elements, shared
-    by ``cores`` cores. ``mask``: the format of a mask that is given, "" without."""
+    """The card program of attention (transformer/sdpa/device/sdpa_program_factory.cpp). ``chunks``: (elements
+    of a chunk of queries, elements of a chunk of keys). ``cores``: number of cores that share the chunks.
+    ``mask``: the format of the mask, "" if there is none."""
     rows, cols = (ceil_div(size, 32) for size in chunks)
     deep, wide, middle = q.matrix[1], v.matrix[1], tile_bytes(BF16)
     batch, heads = (1, 1, *q.shape)[-4:-2]
@@ -49,8 +48,8 @@ def attention(
 
 
 def split_heads(x: CardOperand, of_shards: bool) -> CardProgram:
-    """experimental/transformer/split_query_key_value_and_split_heads/device/*.cpp: of shards two columns of
-    tiles that are transposed, beside views; else two tiles."""
+    """Buffers of experimental/transformer/split_query_key_value_and_split_heads/device/*.cpp: two tiles; or,
+    for shards, views of the shards and two columns of tiles to transpose."""
     if not of_shards:
         return CardProgram.of(
             "split heads", [CircularBuffer("in", 2, x.tile), CircularBuffer("turned", 2, x.tile)]
@@ -64,8 +63,8 @@ def split_heads(x: CardOperand, of_shards: bool) -> CardProgram:
 
 
 def concatenated_heads(x: CardOperand) -> CardProgram:
-    """experimental/transformer/nlp_concat_heads/device/nlp_concat_heads_program_factory.cpp: the tiles of a
-    row of all heads, twice; views of shards."""
+    """Buffers of experimental/transformer/nlp_concat_heads/device/nlp_concat_heads_program_factory.cpp: twice
+    the tiles of a row of all heads; or, for shards, views of the shards."""
     if x.sharded and x.on_l1:
         views = [CircularBuffer(name, x.shard_tiles, x.tile, borrowed=True) for name in ("in", "out")]
         return CardProgram.of("concat heads of shards", views)

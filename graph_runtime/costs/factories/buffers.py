@@ -1,4 +1,5 @@
-"""Circular buffers, the programs that have them, and what an operation takes of a core while it runs."""
+"""Circular buffers, the card programs that own them, and the L1 of a core that an operation takes while it
+runs."""
 
 from __future__ import annotations
 
@@ -9,21 +10,6 @@ from dataclasses import dataclass
 from ...base.dtypes import FORMATS
 from ...base.machine.layout import DRAM, L1, TILE, TILE_DIM
 
-__all__ = [
-    "BF16",
-    "F32",
-    "CardOperand",
-    "CardProgram",
-    "CardStage",
-    "CircularBuffer",
-    "HeldTensor",
-    "ceil_div",
-    "peak",
-    "round_up",
-    "tile_bytes",
-    "tiles",
-]
-
 BF16, F32 = "bf16", "f32"
 
 
@@ -32,7 +18,7 @@ def ceil_div(size: int, by: int) -> int:
 
 
 def round_up(size: int, by: int) -> int:
-    """A multiple of ``by``, not below."""
+    """The least multiple of ``by`` that is not below ``size``."""
     return ceil_div(size, by) * by
 
 
@@ -42,14 +28,14 @@ def tile_bytes(format: str) -> int:
 
 
 def tiles(size: int) -> int:
-    """How many tiles cover so many elements."""
+    """Number of tiles that cover ``size`` elements along a dimension."""
     return ceil_div(size, TILE_DIM)
 
 
 @dataclass(frozen=True, slots=True)
 class CircularBuffer:
-    """``pages`` pages of ``page_bytes`` bytes on each core of its program. ``borrowed``: it is a view of a
-    tensor's memory, and takes none of its own."""
+    """A circular buffer: ``pages`` pages of ``page_bytes`` bytes on each core of its card program.
+    ``borrowed``: whether the buffer is a view of a tensor's memory, so that it takes no memory of its own."""
 
     name: str
     pages: int
@@ -58,13 +44,14 @@ class CircularBuffer:
 
     @property
     def nbytes(self) -> int:
-        """What it takes of a core beside tensors."""
+        """Bytes of a core's L1 that the buffer takes in addition to tensors."""
         return 0 if self.borrowed else self.pages * self.page_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class CardProgram:
-    """``name`` of the factory; its circular buffers. ``cores``: on how many, 0: on all of the device."""
+    """A card program and its circular buffers. ``name``: name of its factory. ``cores``: number of cores that
+    it uses; 0: all cores of the device."""
 
     name: str
     buffers: tuple[CircularBuffer, ...]
@@ -72,18 +59,18 @@ class CardProgram:
 
     @classmethod
     def of(cls, name: str, buffers: Iterable[CircularBuffer], cores: int = 0) -> CardProgram:
-        """One with those of the buffers that have pages."""
+        """A card program with those of the given buffers that have at least one page."""
         return cls(name, tuple(buffer for buffer in buffers if buffer.pages), cores)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of circular buffers on a core."""
+        """Bytes of the card program's circular buffers on a core."""
         return sum(buffer.nbytes for buffer in self.buffers)
 
 
 @dataclass(frozen=True, slots=True)
 class HeldTensor:
-    """A tensor in L1 that an operation makes for itself: ``nbytes`` of each core that it lies on."""
+    """A tensor in L1 that an operation makes for itself. ``nbytes``: its bytes on each core that holds it."""
 
     name: str
     nbytes: int
@@ -91,9 +78,9 @@ class HeldTensor:
 
 @dataclass(frozen=True, slots=True)
 class CardStage:
-    """A program of an operation that has several. ``held``: tensors of the operation's own that lie in L1
-    while it runs. ``frees``: whether the operation's first operand has been freed before. ``last``: whether
-    the result lies there already."""
+    """One of several card programs of an operation. ``held``: the operation's own tensors that are in L1
+    while the card program runs. ``frees``: whether the operation's first operand was freed before this stage.
+    ``last``: whether the result is already in L1."""
 
     program: CardProgram
     held: tuple[HeldTensor, ...] = ()
@@ -102,14 +89,14 @@ class CardStage:
 
     @property
     def nbytes(self) -> int:
-        """Circular buffers and the operation's own tensors, bytes of a core."""
+        """Bytes of a core that circular buffers and the operation's own tensors take."""
         return self.program.nbytes + sum(held.nbytes for held in self.held)
 
 
 def peak(stages: Iterable[CardStage], tensors: int, first: int, result: int) -> tuple[int, CardStage | None]:
-    """(the most bytes that a core holds while an operation runs, the stage of that; None: it has none).
-    ``tensors``: what lies on the core before it, ``first`` of them its first operand's, and ``result``: what
-    its result adds."""
+    """(the most bytes that a core holds while an operation runs, the stage at which it holds them or None if
+    there are no stages). ``tensors``: bytes of tensors on the core before the operation, of which ``first``
+    belong to its first operand. ``result``: bytes that the operation's result adds."""
     worst, found = tensors + result, None
     for stage in stages:
         taken = tensors + stage.nbytes + stage.last * result - stage.frees * first
@@ -121,8 +108,9 @@ def peak(stages: Iterable[CardStage], tensors: int, first: int, result: int) -> 
 @dataclass(frozen=True, slots=True)
 class CardOperand:
     """A tensor as a factory sees it: ``shape``, ``format`` (a name of base.dtypes.FORMATS), ``layout`` and
-    ``memory`` of base.machine.layout. ``scheme``: "" interleaved, or "height", "width", "block", cut into
-    shards of ``shard`` (rows, columns) elements on ``cores`` (down, across) cores, or on ``count`` cores."""
+    ``memory`` (of base.machine.layout). ``scheme``: "" for an interleaved tensor; "height", "width" or
+    "block" for a tensor cut into shards of ``shard`` (rows, columns) elements, on ``cores`` (down, across)
+    cores."""
 
     shape: tuple[int, ...]
     format: str = BF16
@@ -131,7 +119,7 @@ class CardOperand:
     scheme: str = ""
     shard: tuple[int, int] = (0, 0)
     cores: tuple[int, int] = (0, 0)
-    turned: bool = False  # shards go down the columns of cores first
+    turned: bool = False  # whether shards fill a column of cores before the next column
 
     @property
     def sharded(self) -> bool:
@@ -144,12 +132,13 @@ class CardOperand:
 
     @property
     def element(self) -> int:
-        """Bytes of an element; of a block format, which has none alone, those of bf16."""
+        """Bytes of an element; for a block format, whose elements have no size of their own, the bytes of a
+        bf16 element."""
         return FORMATS[self.format].itemsize or 2
 
     @property
     def matrix(self) -> tuple[int, int]:
-        """Rows and columns of tiles, all dimensions before the last two in the rows."""
+        """Rows and columns of tiles, with all dimensions before the last two counted as rows."""
         rows, cols = (1, 1, *self.shape)[-2:]
         return math.prod(self.shape[:-2]) * tiles(rows), tiles(cols)
 
@@ -169,7 +158,7 @@ class CardOperand:
 
     @property
     def page(self) -> int:
-        """Bytes of a page: a tile, or a row's part."""
+        """Bytes of a page, which is a tile, or the part of a row in a shard."""
         if self.layout == TILE:
             return self.tile
         width = self.shard[1] if self.sharded else (self.shape[-1] if self.shape else 1)

@@ -1,4 +1,5 @@
-"""Convolutions: on which cores, in which blocks, and what circular buffers and tensors follow from them."""
+"""Convolutions: the cores and blocks that ttnn chooses for them, and the resulting circular buffers and
+tensors."""
 
 from __future__ import annotations
 
@@ -23,14 +24,12 @@ from .halo import HaloWindow, halo, halo_rows
 from .moves import resharded, tilized
 from .products import APART, ProductBlocks, Sums, product
 
-__all__ = ["Convolution", "convolution"]
-
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """What a convolution is told. ``scheme``: of the shards that it works on; ``grid`` (across, down) cores
-    of the device. The other fields are those of ttnn's Conv2dConfig: ``act_rows`` its act_block_h_override,
-    ``depth_parts`` act_block_w_div."""
+    """Parameters of a convolution. ``scheme``: sharding scheme of the tensors that it works on. ``grid``:
+    numbers of cores (across, down) of the device. The other fields are those of ttnn's Conv2dConfig:
+    ``act_rows`` is act_block_h_override, ``depth_parts`` is act_block_w_div."""
 
     window: HaloWindow
     inputs: int
@@ -49,14 +48,14 @@ class Convolution:
     full_depth: bool = False
     reuse: bool = False
     frees: bool = False
-    in_rows: bool = False  # the result is ROW_MAJOR
+    in_rows: bool = False  # whether the result is ROW_MAJOR
     config_in_dram: bool = False
-    reshard: bool = False  # reshard_if_not_optimal
-    turned: bool = False  # transpose_shards
+    reshard: bool = False  # Conv2dConfig's reshard_if_not_optimal
+    turned: bool = False  # Conv2dConfig's transpose_shards
 
     @property
     def pointwise(self) -> bool:
-        """Whether it is a matrix product."""
+        """Whether the convolution is a matrix product."""
         window = self.window
         one = window.kernel == window.stride == window.dilation == (1, 1) and not any(window.pads)
         return one and self.scheme != "width"
@@ -64,7 +63,8 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True)
 class _Cores:
-    """``along`` cores share the pixels, ``inward`` the input's channels, ``outward`` the result's."""
+    """Numbers of cores that share work: ``along`` the pixels, ``inward`` the input's channels, ``outward``
+    the result's channels."""
 
     along: int
     inward: int
@@ -72,9 +72,9 @@ class _Cores:
 
 
 def convolution(conv: Convolution, image: CardOperand) -> list[CardStage]:
-    """conv/conv2d/conv2d.cpp: the image is put into shards where it is not in such, spread with its halo, and
-    convolved; 1x1 windows are a product."""
-    if conv.reuse:  # both are full already
+    """Stages of conv/conv2d/conv2d.cpp: the image is put into shards if it is not sharded, then spread with
+    its halo, then convolved. A convolution with a 1x1 window is computed as a product."""
+    if conv.reuse:  # reuse keeps image and weights whole, so neither is doubled
         conv = replace(conv, twice_act=False, twice_weights=False)
     image, cores, stages, held = _placed(conv, image)
     if conv.pointwise:
@@ -92,19 +92,23 @@ def convolution(conv: Convolution, image: CardOperand) -> list[CardStage]:
     rows = halo_rows(conv.window, cores.along)
     width = image.shard[1]
     spread = HeldTensor("halo", rows * round_up(width * (4 if image.format == F32 else 2), 16))
-    program = halo(image.format, image.layout, image.shard, pixels, cores.along)
-    stages.append(CardStage(program, (*held, spread), last=False))
+    spreading = halo(image.format, image.layout, image.shard, pixels, cores.along)
+    stages.append(CardStage(spreading, (*held, spread), last=False))
     kept = () if conv.frees else held
-    return [*stages, CardStage(_program(conv, image, cores), (*kept, spread), frees=conv.frees and not held)]
+    return [
+        *stages,
+        CardStage(_card_program(conv, image, cores), (*kept, spread), frees=conv.frees and not held),
+    ]
 
 
-# **************** where ****************
+# **************** cores ****************
 
 
 def _placed(
     conv: Convolution, image: CardOperand
 ) -> tuple[CardOperand, _Cores, list[CardStage], tuple[HeldTensor, ...]]:
-    """The image in the shards that the convolution works on, and what it took to put it there."""
+    """The image in the shards that the convolution works on, its cores, and the stages and tensors by which
+    the image gets into the shards."""
     aligned = _alignment(conv, image)
     fits = image.sharded and image.on_l1 and image.shard[1] % aligned == 0
     if fits and not conv.reshard:
@@ -141,7 +145,7 @@ def _shard_bytes(x: CardOperand) -> int:
 
 
 def _alignment(conv: Convolution, image: CardOperand) -> int:
-    """conv/conv2d/conv2d_utils.cpp: of what the channels of a shard are a multiple."""
+    """The number that must divide the channels of a shard (conv/conv2d/conv2d_utils.cpp)."""
     if conv.pointwise or conv.scheme == "width" or image.layout == TILE:
         return TILE_DIM
     if image.sharded:
@@ -150,7 +154,7 @@ def _alignment(conv: Convolution, image: CardOperand) -> int:
 
 
 def _cores_of(conv: Convolution, image: CardOperand) -> _Cores:
-    """How the shards of an image share the work."""
+    """The cores that share work, as the shards of an image determine them."""
     down, across = image.cores[::-1] if image.turned else image.cores
     if image.scheme == "height":
         return _Cores(down * across, 1, 1)
@@ -161,7 +165,7 @@ def _cores_of(conv: Convolution, image: CardOperand) -> _Cores:
 
 
 def _line(size: int, most: int) -> int:
-    """The most parts, of ``most`` at most, of which none is empty."""
+    """The largest number of equal parts, up to ``most``, that cover ``size`` so that no part is empty."""
     parts = most
     while round_up(size, parts) - size >= round_up(size, parts) // parts:
         parts -= 1
@@ -169,7 +173,8 @@ def _line(size: int, most: int) -> int:
 
 
 def _blocks_of(size: int, most: int, step: int) -> int:
-    """The same, each a multiple of ``step``."""
+    """The largest number of equal parts, up to ``most``, that cover ``size`` so that no part is empty; each
+    part is a multiple of ``step``."""
     parts = most
     while parts > 1:
         padded = round_up(size, parts * step)
@@ -180,7 +185,8 @@ def _blocks_of(size: int, most: int, step: int) -> int:
 
 
 def _chosen(conv: Convolution, aligned: int) -> _Cores:
-    """conv/conv2d/conv2d_utils.cpp: the cores of an image that is not in shards yet."""
+    """The cores that share work, chosen for an image that is put into shards
+    (conv/conv2d/conv2d_utils.cpp)."""
     across, down = conv.grid
     step = max(1, conv.act_rows // TILE_DIM)
     rows = tiles(conv.window.pixels)
@@ -197,13 +203,13 @@ def _chosen(conv: Convolution, aligned: int) -> _Cores:
     return _Cores(along, _line(channels, most), _line(tiles(conv.outputs), most))
 
 
-# **************** what is opened ****************
+# **************** circular buffers ****************
 
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """In tiles: the result of a core (``rows`` x ``cols``), and a block of the image, ``act_rows`` x
-    ``act_cols``; ``depth_blocks`` along the whole depth."""
+    """Sizes in tiles: ``rows`` x ``cols``: a core's result. ``act_rows`` x ``act_cols``: a block of the
+    image. ``depth_blocks``: number of blocks along the whole depth."""
 
     rows: int
     cols: int
@@ -213,7 +219,7 @@ class _Sizes:
 
 
 def _sizes(conv: Convolution, image: CardOperand, cores: _Cores) -> _Sizes:
-    """conv/conv2d/conv2d_utils.cpp: the blocks of a core."""
+    """The sizes of a core's blocks (conv/conv2d/conv2d_utils.cpp)."""
     kh, kw = conv.window.kernel
     rows = tiles(ceil_div(round_up(conv.window.pixels, cores.along * TILE_DIM), cores.along))
     cols = round_up(conv.outputs, cores.outward * TILE_DIM) // cores.outward // TILE_DIM
@@ -233,9 +239,10 @@ def _sizes(conv: Convolution, image: CardOperand, cores: _Cores) -> _Sizes:
     return _Sizes(rows, cols, act_rows, act_cols, blocks)
 
 
-def _program(conv: Convolution, image: CardOperand, cores: _Cores) -> CardProgram:
-    """conv/conv2d/conv2d_op_program_factory_common.cpp (get_cb_info): weights, partial sums, the image's
-    blocks as they are gathered and as tiles, bias, and what is not a view of a tensor besides."""
+def _card_program(conv: Convolution, image: CardOperand, cores: _Cores) -> CardProgram:
+    """Buffers of conv/conv2d/conv2d_op_program_factory_common.cpp (get_cb_info): weights, partial sums, the
+    image's blocks (as they are gathered, and as tiles), bias, and other buffers that are not views of
+    tensors."""
     sizes = _sizes(conv, image, cores)
     gathered = F32 if image.format == F32 else BF16
     packed = conv.sums.packed and (sizes.depth_blocks > 2 or (conv.biased and sizes.depth_blocks > 1))
@@ -257,7 +264,8 @@ def _program(conv: Convolution, image: CardOperand, cores: _Cores) -> CardProgra
 
 
 def _weights(conv: Convolution, sizes: _Sizes) -> int:
-    """Tiles of the weights: a block of the depth, or all of a row of windows where there are several."""
+    """Number of tiles of the weights' buffer: one block of the depth, or a whole row of windows if the image
+    has several blocks."""
     block = sizes.cols * sizes.act_cols
     if conv.scheme == "height" and conv.reuse:
         return block
@@ -267,7 +275,8 @@ def _weights(conv: Convolution, sizes: _Sizes) -> int:
 
 
 def _image(conv: Convolution, sizes: _Sizes, cores: _Cores, gathered: str) -> Iterator[CircularBuffer]:
-    """The image's blocks: gathered by one reader or two, sent to other cores, as tiles."""
+    """Buffers of the image's blocks: for blocks as one or two readers gather them, for blocks that are sent
+    to other cores, and for blocks converted to tiles."""
     block, result = sizes.act_rows * sizes.act_cols, tile_bytes(conv.result)
     two = conv.scheme in ("height", "block") and sizes.act_rows > 1
     second = sizes.act_rows // 2 * sizes.act_cols if two else 0
@@ -294,7 +303,8 @@ def _halves(rows: int) -> tuple[int, int]:
 
 
 def _reused(conv: Convolution, rows: int, sizes: _Sizes) -> int:
-    """Tiles that a reader needs which keeps the rows of the image that the next windows read, too."""
+    """Number of tiles in the buffer of a reader. The buffer keeps the rows of the image that the next windows
+    read again."""
     across = conv.window.result[1]
     width, over = tiles(across), -across % TILE_DIM
     kh, kw = conv.window.kernel
@@ -306,7 +316,8 @@ def _reused(conv: Convolution, rows: int, sizes: _Sizes) -> int:
 def _product_blocks(
     conv: Convolution, image: CardOperand, cores: _Cores
 ) -> tuple[ProductBlocks, CardOperand]:
-    """conv/conv2d/conv2d_utils.cpp (determine_matmul_op_config_from_conv_op_config): of a 1x1 window."""
+    """Blocks of the product for a 1x1 window, and the product's result: conv/conv2d/conv2d_utils.cpp
+    (determine_matmul_op_config_from_conv_op_config)."""
     rows = tiles(image.shard[0])
     cols = tiles(round_up(conv.outputs, cores.outward * TILE_DIM) // cores.outward)
     kind = "1d b" if conv.scheme == "height" else "2d"

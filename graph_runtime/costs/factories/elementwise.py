@@ -1,4 +1,4 @@
-"""Elementwise programs."""
+"""Elementwise card programs."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from ...base.dtypes import FORMATS
 from .buffers import BF16, CardOperand, CardProgram, CircularBuffer, tile_bytes
 
-__all__ = ["binary", "ternary", "unary"]
-
 
 def _pages(x: CardOperand, name: str, pages: int = 2) -> CircularBuffer:
-    """A tensor's buffer: a view of its shard, else a few pages of tiles."""
+    """A tensor's buffer: a view of its shard, or ``pages`` tiles if the tensor has no shards."""
     if x.sharded and x.on_l1:
         return CircularBuffer(name, x.shard_tiles, x.tile, borrowed=True)
     return CircularBuffer(name, pages, x.tile)
 
 
 def unary(x: CardOperand, result: CardOperand, scratch: bool = False) -> CardProgram:
-    """eltwise/unary/device/unary_program_factory.cpp, also of copies and typecasts: two tiles of each tensor,
-    or its shard. ``scratch``: functions that keep a second operand (hardshrink, logit ...)."""
+    """Buffers of eltwise/unary/device/unary_program_factory.cpp, which also copies and typecasts use: two
+    tiles of each tensor, or a view of its shard. ``scratch``: whether the function keeps a second operand
+    (hardshrink, logit ...).
+    """
     shards = x.sharded and result.sharded and x.on_l1 and result.on_l1
     if not shards:
         x, result = _interleaved(x), _interleaved(result)
@@ -36,8 +36,9 @@ def binary(
     before: Sequence[str] = ("", ""),
     on_sfpu: bool = False,
 ) -> CardProgram:
-    """eltwise/binary_ng/device/binary_ng_program_factory.cpp: two tiles of each tensor, or its shard; one of
-    a number, ``b`` None. ``before``: formats in which functions of a and of b leave their results."""
+    """Buffers of eltwise/binary_ng/device/binary_ng_program_factory.cpp: two tiles of each tensor, or a view
+    of its shard. If ``b`` is None, the second operand is a number, which takes one tile. ``before``: formats
+    of the results of functions that are applied to a and to b first."""
     scalar = BF16 if not on_sfpu or not FORMATS[a.format].dtype else a.format
     whole = all(x.sharded for x in (a, b, result) if x is not None)
     a_buffer, out = _pages(a, "in a"), _pages(result, "out")
@@ -52,7 +53,8 @@ def binary(
 
 
 def ternary(operands: Sequence[CardOperand], result: CardOperand) -> CardProgram:
-    """eltwise/ternary/device/ternary_program_factory.cpp: two tiles of each tensor, or its shard."""
+    """Buffers of eltwise/ternary/device/ternary_program_factory.cpp: two tiles of each tensor, or a view of
+    its shard."""
     buffers = [_pages(x, f"in {at}") for at, x in enumerate(operands)]
     return CardProgram.of("ternary", [*buffers, _pages(result, "out")])
 

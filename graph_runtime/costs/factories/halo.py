@@ -1,4 +1,4 @@
-"""Sliding windows over shards: what of the image each core must have."""
+"""Sliding windows over shards: the part of the image that each core must hold."""
 
 from __future__ import annotations
 
@@ -6,16 +6,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...base.machine.layout import ROW_MAJOR, TILE_DIM
-from .buffers import BF16, F32, CardProgram, CircularBuffer, ceil_div, round_up, tile_bytes, tiles
-
-__all__ = ["HaloWindow", "halo", "halo_rows"]
+from ...base.machine.layout import ROW_MAJOR, TILE, TILE_DIM
+from .buffers import (
+    BF16,
+    F32,
+    CardOperand,
+    CardProgram,
+    CardStage,
+    CircularBuffer,
+    HeldTensor,
+    ceil_div,
+    round_up,
+    tile_bytes,
+    tiles,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class HaloWindow:
-    """``batch`` images of ``size`` (rows, columns) under windows of ``kernel``; ``pads`` (top, bottom, left,
-    right), ``ceil`` rows and columns besides where results are rounded up."""
+    """Sliding windows of size ``kernel`` over ``batch`` images of size ``size``, both (rows, columns).
+    ``pads``: (top, bottom, left, right). ``ceil``: extra rows and columns if the number of results is rounded
+    up."""
 
     batch: int
     size: tuple[int, int]
@@ -32,27 +43,27 @@ class HaloWindow:
 
     @property
     def reach(self) -> tuple[int, int]:
-        """Rows and columns that a window covers."""
+        """(rows, columns) that a window covers."""
         (kh, kw), (dh, dw) = self.kernel, self.dilation
         return (kh - 1) * dh + 1, (kw - 1) * dw + 1
 
     @property
     def result(self) -> tuple[int, int]:
-        """How many windows there are down and across."""
+        """(number of windows down, number of windows across)."""
         (h, w), (rh, rw), (sh, sw) = self.padded, self.reach, self.stride
         return (h - rh) // sh + 1, (w - rw) // sw + 1
 
     @property
     def pixels(self) -> int:
-        """Of all results together."""
+        """Number of pixels of all results together."""
         down, across = self.result
         return self.batch * down * across
 
 
 def halo_rows(window: HaloWindow, cores: int, in_tiles: bool = True) -> int:
-    """sliding_window/sliding_window.cpp: the most pixels of the padded image that a core reads, where results
-    lie on ``cores`` cores one after the other, in shards of whole tiles or of pixels: from the first window's
-    first pixel to the last window's last."""
+    """The largest number of pixels of the padded image that a core reads, from the first pixel of its first
+    window to the last pixel of its last window (sliding_window/sliding_window.cpp). Results fill ``cores``
+    cores in order, in shards of whole tiles (``in_tiles``) or of pixels."""
     (down, across), (height, width) = window.result, window.padded
     shard = round_up(window.pixels, cores * (TILE_DIM if in_tiles else 1)) // cores
     first = np.arange(0, window.pixels, shard)
@@ -68,9 +79,10 @@ def halo_rows(window: HaloWindow, cores: int, in_tiles: bool = True) -> int:
 
 
 def halo(format: str, layout: str, shard: tuple[int, int], pixels: int, cores: int) -> CardProgram:
-    """sliding_window/halo/device/untilize_with_halo_program_factory.cpp: an image in shards is spread so that
-    each core has what its windows read. ``shard``: of the ``pixels``, and channels. Two buffers of padding
-    and, of tiles, two of two rows of tiles that are untilized; image and result are views."""
+    """Buffers of sliding_window/halo/device/untilize_with_halo_program_factory.cpp: a sharded image is spread
+    so that each core holds the pixels of its windows. ``shard``: (pixels, channels) of a core. There are two
+    buffers of padding and, for tiles, two buffers of two rows of tiles each to untilize; image and result are
+    views."""
     out = F32 if format == F32 else BF16
     stick = round_up(shard[1] * (4 if out == F32 else 2), 16)
     across = tiles(shard[1])
@@ -82,3 +94,53 @@ def halo(format: str, layout: str, shard: tuple[int, int], pixels: int, cores: i
     else:
         buffers.append(CircularBuffer("in", shard[0], stick, borrowed=True))
     return CardProgram.of("halo", buffers)
+
+
+_FACE = 16
+
+
+def pool(
+    image: CardOperand,
+    result: CardOperand,
+    window: HaloWindow,
+    channels: int,
+    average: bool = False,
+    one_factor: bool = True,
+    frees: bool = False,
+) -> list[CardStage]:
+    """The stages of a pool (pool/generic/device/pool_multi_core_program_factory.cpp, pool/pool_utils.cpp):
+    the sharded image is spread with its halo; then two readers gather windows, each into two buffers, and the
+    windows are reduced. ``one_factor``: whether all windows of an average have the same number of pixels."""
+    down, across = image.cores[::-1] if image.turned else image.cores
+    along, inward = (down * across, 1) if image.scheme == "height" else (down, across)
+    if image.scheme == "width":
+        along, inward = 1, down * across
+    rows = halo_rows(window, along, in_tiles=result.layout == TILE)
+    pixels = window.batch * window.size[0] * window.size[1]
+    format = F32 if image.format == F32 else BF16
+    spread = HeldTensor("halo", rows * round_up(image.shard[1] * (4 if format == F32 else 2), 16))
+    first = halo(image.format, image.layout, image.shard, pixels, along)
+    pooled = _card_program(result, window, ceil_div(channels, inward), format, average, one_factor)
+    return [CardStage(first, (spread,), last=False), CardStage(pooled, (spread,), frees=frees)]
+
+
+def _card_program(
+    result: CardOperand, window: HaloWindow, channels: int, format: str, average: bool, one_factor: bool
+) -> CardProgram:
+    wide, area = ceil_div(channels, TILE_DIM), window.kernel[0] * window.kernel[1]
+    size, tile = 4 if format == F32 else 2, tile_bytes(format)
+    rows = area if area <= _FACE else TILE_DIM
+    partial = 0 < channels % TILE_DIM <= _FACE
+    large = area > (TILE_DIM // 2 if partial else TILE_DIM)
+    most = 4 if average and large else 8
+    gathered = round_up(min(wide, most) * TILE_DIM * rows, TILE_DIM * TILE_DIM) * size
+    buffers = [
+        CircularBuffer("factor", 2, tile),
+        CircularBuffer("factor, second reader", 2 if average and not one_factor else 0, tile),
+        CircularBuffer("start", 1, tile),
+        CircularBuffer("windows", 2, gathered),
+        CircularBuffer("windows, second reader", 2, gathered),
+    ]
+    if result.layout != ROW_MAJOR:
+        buffers.append(CircularBuffer("rows", TILE_DIM * wide, TILE_DIM * size))
+    return CardProgram.of("pool", buffers)

@@ -1,18 +1,16 @@
-"""Programs that move elements: layouts, shards, transposes, joins, lookups."""
+"""Card programs that move elements: layouts, shards, transposes, joins, lookups."""
 
 from __future__ import annotations
 
 from ...base.machine.layout import DRAM, TILE, TILE_DIM
 from .buffers import CardOperand, CardProgram, CircularBuffer, ceil_div, round_up
 
-__all__ = ["concatenated", "copied", "embedded", "resharded", "tilized", "transposed", "untilized"]
-
-_ALIGNED = {DRAM: 32}  # bytes to which reads from a memory are aligned, else 16
+_ALIGNED = {DRAM: 32}  # {memory: alignment in bytes of reads from it}; 16 for other memories
 _L1_ALIGNED = 16
 
 
 def tilized(x: CardOperand, result: CardOperand) -> CardProgram:
-    """data_movement/tilize/device/*.cpp: a row of tiles of each, or views of the shards."""
+    """Buffers of data_movement/tilize/device/*.cpp: a row of tiles of each tensor, or a view of its shard."""
     if x.sharded and result.sharded and x.scheme != "width" and x.on_l1 and result.on_l1:
         pages = result.shard_tiles
         sizes = (("in", result.tile if x.format == result.format else x.tile), ("out", result.tile))
@@ -24,8 +22,9 @@ def tilized(x: CardOperand, result: CardOperand) -> CardProgram:
 
 
 def untilized(x: CardOperand, result: CardOperand, cores: int) -> CardProgram:
-    """data_movement/untilize/device/factories/untilize_multi_core_program_factory.cpp: two rows of tiles of
-    each, one where a core has a single one; a view of the operand's shard."""
+    """Buffers of data_movement/untilize/device/factories/untilize_multi_core_program_factory.cpp: two rows of
+    tiles of each tensor, or one row if a core has a single row. A sharded operand has a view of its shard
+    instead."""
     down, across = x.matrix
     if x.sharded and x.on_l1:
         across, blocks = x.shard[1] // TILE_DIM, x.shard[0] // TILE_DIM
@@ -38,9 +37,9 @@ def untilized(x: CardOperand, result: CardOperand, cores: int) -> CardProgram:
 
 
 def resharded(x: CardOperand, result: CardOperand, aligned: int = 32) -> CardProgram:
-    """data_movement/sharded/{interleaved_to_sharded,sharded_to_interleaved,reshard}/device/*.cpp: shards are
-    views; a change of format has a buffer of the shard's size, rows from DRAM that are not aligned
-    (``aligned`` bytes) a few rows apart."""
+    """Buffers of data_movement/sharded/{interleaved_to_sharded,sharded_to_interleaved,reshard}/device/*.cpp:
+    shards are views. A change of format needs another buffer of the shard's size. Rows in DRAM that are not
+    aligned to ``aligned`` bytes need a buffer of a few rows."""
     cut = result if result.sharded else x
     if cut.layout == TILE:
         pages, unit = cut.shard_tiles, (x.tile, result.tile)
@@ -62,14 +61,15 @@ def resharded(x: CardOperand, result: CardOperand, aligned: int = 32) -> CardPro
 
 
 def copied(x: CardOperand, result: CardOperand) -> CardProgram:
-    """data_movement/copy, slice and pad of tiles, permute of dimensions before the last two: two pages."""
+    """Buffers of data_movement/copy, of slice and pad on tiles, and of permute of the dimensions before the
+    last two: two pages."""
     page = max(x.page, result.page)
     return CardProgram.of("copy", [CircularBuffer("pages", 2, page)])
 
 
 def transposed(x: CardOperand, result: CardOperand) -> CardProgram:
-    """data_movement/transpose/device/transpose_wh_program_factory.cpp: two tiles of each; of rows a plane of
-    tiles besides."""
+    """Buffers of data_movement/transpose/device/transpose_wh_program_factory.cpp: two tiles of each tensor;
+    for row-major tensors also a plane of tiles."""
     if x.layout == TILE:
         return CardProgram.of(
             "transpose", [CircularBuffer("in", 2, x.tile), CircularBuffer("out", 2, result.tile)]
@@ -85,18 +85,18 @@ def transposed(x: CardOperand, result: CardOperand) -> CardProgram:
 
 
 def concatenated(result: CardOperand) -> CardProgram:
-    """data_movement/concat/device/concat_program_factory.cpp: two pages."""
+    """Buffers of data_movement/concat/device/concat_program_factory.cpp: two pages."""
     return CardProgram.of("concat", [CircularBuffer("pages", 2, round_up(result.page, _ALIGNED[DRAM]))])
 
 
-_LOOKUP = 1 << 20  # bytes that rows of a table may take
-_TWICE = 64  # tiles of a row up to which two rows are held
+_LOOKUP = 1 << 20  # most bytes of a row of the table that are buffered at a time
+_TWICE = 64  # most tiles of a row for which two rows are held
 
 
 def embedded(table: CardOperand, result: CardOperand, several: bool = True) -> CardProgram:
-    """embedding/device/{embeddings_rm,embeddings_fused}_program_factory.cpp: rows of the table, as tiles a
-    row of tiles of each, or in parts where that would be more than 1 MiB. ``several``: a core has more than
-    one row."""
+    """Buffers of embedding/device/{embeddings_rm,embeddings_fused}_program_factory.cpp: rows of the table. If
+    the result is in tiles, the buffers hold a row of tiles of the table and of the result, in parts if a row
+    exceeds 1 MiB. ``several``: whether a core has more than one row."""
     shard = result.sharded and result.on_l1
     if result.layout != TILE:
         row = min(round_up(table.shape[-1] * table.element, 32), _LOOKUP)

@@ -1,4 +1,4 @@
-"""Matrix products: the blocks in which a program works, and the circular buffers that follow from them."""
+"""Matrix products: the blocks in which a card program works, and the resulting circular buffers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from ...base.machine.layout import DRAM, TILE_DIM
 from .buffers import BF16, F32, CardOperand, CardProgram, CircularBuffer, ceil_div, tile_bytes
 
-__all__ = ["APART", "ProductBlocks", "Sums", "partials_format", "product", "simple_blocks"]
-
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """How partial sums are kept: ``wide`` in 32 bits in Dst; ``packed`` added up by the packer in L1."""
+    """Storage of partial sums. ``wide``: whether Dst has 32 bits; ``packed``: whether the packer adds them up
+    in L1."""
 
     wide: bool = False
     packed: bool = True
@@ -24,10 +23,11 @@ APART = Sums(packed=False)
 
 @dataclass(frozen=True, slots=True)
 class ProductBlocks:
-    """A program of a product. ``kind``: "2d" (operands sent along rows and columns of cores), "1d a" (a sent
-    to all cores), "1d b" (b sent to all), "reuse" (none sent), "plain" (tile by tile), "dram" (b in shards of
-    DRAM). In tiles: ``inner`` of the depth at a time, ``rows`` x ``cols`` of the result a core, worked on in
-    blocks of ``block_rows`` x ``block_cols`` (0: all)."""
+    """The blocks of a product's card program. ``kind``: "2d" (operands are sent along rows and columns of
+    cores), "1d a" (a is sent to all cores), "1d b" (b is sent to all cores), "reuse" (neither operand is
+    sent), "plain" (tile by tile), "dram" (b is in shards in DRAM). Sizes are in tiles. ``inner``: part of the
+    depth that is multiplied at a time. ``rows`` x ``cols``: result of one core, computed in blocks of
+    ``block_rows`` x ``block_cols`` (0: in one block)."""
 
     kind: str
     inner: int = 1
@@ -36,20 +36,21 @@ class ProductBlocks:
     block_rows: int = 0
     block_cols: int = 0
     fused_batch: bool = True
-    batch_one: bool = False  # b has one matrix for all of a's
-    storage_cols: int = 0  # "dram": of the result's shard
+    batch_one: bool = False  # whether b has one matrix for all of a's matrices
+    storage_cols: int = 0  # number of columns of the result's shard if ``kind`` is "dram"
 
     @property
     def block(self) -> tuple[int, int]:
         return self.block_rows or self.rows, self.block_cols or self.cols
 
 
-# whether the packer adds up in L1, by the number of blocks along the depth
+# number of blocks along the depth from which on the packer adds up partial sums in L1
 _PACKS_FROM = {"2d": 3, "1d a": 2, "1d b": 3, "reuse": 3, "dram": 2}
 
 
 def partials_format(kind: str, blocks: int, biased: bool, sums: Sums, result: str) -> str:
-    """The format of partial sums between ``blocks`` blocks of the depth."""
+    """The format of partial sums. ``blocks``: number of blocks along the depth; ``result``: the result's
+    format."""
     first = 2 if biased and kind in ("2d", "1d b") else _PACKS_FROM[kind]
     if sums.packed and blocks >= first:
         return F32 if sums.wide else BF16
@@ -66,9 +67,9 @@ def product(
     turned: bool = False,
     aligned: int = 32,
 ) -> CardProgram:
-    """matmul/device/factory/*.cpp. ``bias``: its format, "" without; ``turned``: a is transposed;
-    ``aligned``: bytes to which a read from DRAM must be (64 on Blackhole), which costs tiles of formats that
-    are not a page of their own."""
+    """Buffers of matmul/device/factory/*.cpp. ``bias``: format of the bias; "" if there is none. ``turned``:
+    whether a is transposed. ``aligned``: alignment in bytes of reads from DRAM (64 on Blackhole); tiles whose
+    size is not a multiple of it need extra room."""
     sums = sums or Sums()
     if blocks.kind == "plain":
         sizes = (("in a", a.tile), ("in b", b.tile), ("out", result.tile))
@@ -93,7 +94,7 @@ def _rows_of(x: CardOperand) -> int:
 
 
 def _of_a(a: CardOperand, blocks: ProductBlocks, count: int, depth: int) -> CircularBuffer:
-    """Two blocks of a, or a view of its shard."""
+    """Buffer of operand a: two blocks, or a view of its shard."""
     rows, kind = blocks.block[0], blocks.kind
     pages, borrowed = rows * blocks.inner, False
     several = count > 1 or (a.batch > 1 and not blocks.fused_batch)
@@ -111,7 +112,7 @@ def _of_a(a: CardOperand, blocks: ProductBlocks, count: int, depth: int) -> Circ
 
 
 def _of_b(b: CardOperand, blocks: ProductBlocks, count: int) -> CircularBuffer:
-    """Two blocks of b (three, from DRAM's shards), or a view of its shard."""
+    """Buffer of operand b: two blocks (three if they come from shards in DRAM), or a view of its shard."""
     cols, kind = blocks.block[1], blocks.kind
     pages, borrowed = cols * blocks.inner, False
     if kind == "dram":
@@ -125,7 +126,8 @@ def _of_b(b: CardOperand, blocks: ProductBlocks, count: int) -> CircularBuffer:
 
 
 def _views(a: CardOperand, blocks: ProductBlocks) -> Iterator[CircularBuffer]:
-    """a's shard, from which blocks are sent, and what the sender remembers."""
+    """If blocks of a sharded a are sent to other cores, the view of its shard and the buffer of the
+    sender."""
     sends = a.sharded and (blocks.kind in ("1d a", "dram") or (blocks.kind == "2d" and a.scheme == "block"))
     if sends:
         yield CircularBuffer("shard of a", blocks.rows * (a.shard[1] // TILE_DIM), a.tile, borrowed=True)
@@ -134,7 +136,8 @@ def _views(a: CardOperand, blocks: ProductBlocks) -> Iterator[CircularBuffer]:
 
 
 def _of_result(result: CardOperand, blocks: ProductBlocks, made: str) -> list[CircularBuffer]:
-    """The result, or a view of its shard, and partial sums, which share its memory where they can."""
+    """Buffers of the result (a view, if it is sharded) and of partial sums, unless these share the result's
+    memory. ``made``: the format of partial sums."""
     rows, cols = blocks.block
     if blocks.kind == "dram":
         size = blocks.rows * blocks.cols
@@ -152,27 +155,30 @@ def _of_result(result: CardOperand, blocks: ProductBlocks, made: str) -> list[Ci
     return found
 
 
-# **************** which program ****************
+# **************** which card program ****************
 
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """What the search for blocks knows: bytes of L1 that are free, tile bytes of a, b, partials and bias."""
+    """Inputs of the search for blocks: free bytes of L1, and bytes of a tile of a, of b, of the partial sums
+    and of the bias."""
 
     free: int
     a: int
     b: int
     partials: int
     bias: int
-    shard_cols: int = 0  # tiles across a's shard
+    shard_cols: int = 0  # number of tiles across a's shard
 
     def fits(self, rows: int, cols: int, inner: int) -> bool:
-        """matmul/device/utilities/matmul_utilities.cpp: an estimate of the buffers of such blocks."""
+        """Whether blocks of this size, in tiles, fit by an estimate of their buffers
+        (matmul/device/utilities/matmul_utilities.cpp)."""
         taken = 2 * inner * (rows * self.a + cols * self.b) + rows * cols * (self.a + self.partials)
         return taken + rows * self.shard_cols * self.a + cols * self.bias < self.free
 
     def blocks(self, rows: int, cols: int, inner: int) -> tuple[int, int]:
-        """The largest part of rows x cols that fits, nearest to a square."""
+        """(rows, columns) of the largest block that fits and divides rows x cols; of equally large blocks,
+        the block nearest to a square."""
         if self.fits(rows, cols, inner):
             return rows, cols
         parts: dict[int, tuple[float, int, int]] = {}
@@ -188,7 +194,8 @@ class _Room:
         return 1, 1
 
     def shallower(self, rows: int, cols: int, inner: int) -> tuple[int, int, int]:
-        """The same, with a smaller part of the depth where nothing else fits."""
+        """(rows, columns, depth) of the block that blocks() gives; if no block fits, the depth is made
+        smaller until one fits."""
         for part in range(inner, 0, -1):
             if inner % part == 0 and (found := self.blocks(rows, cols, part)) and self.fits(*found, part):
                 return *found, part
@@ -209,9 +216,9 @@ def simple_blocks(
     bias: str = "",
     chosen: tuple[int, int] | None = None,
 ) -> ProductBlocks:
-    """matmul/device/config/matmul_program_config.cpp: the program of a product without a configuration.
-    ``grid`` (x, y) cores of the device, ``chosen`` those that the caller named; ``free`` bytes of a core's
-    L1."""
+    """Blocks of the card program that ttnn chooses (matmul/device/config/matmul_program_config.cpp) if the
+    caller gives no configuration. ``grid``: (x, y) cores of the device; ``chosen``: (x, y) cores that the
+    caller gave. ``free``: free bytes of a core's L1."""
     sums = sums or Sums()
     partials = tile_bytes(F32) if sums.wide else max(tile_bytes(BF16), result.tile)
     across = a.shard[1] // TILE_DIM if a.sharded else 0
@@ -237,7 +244,7 @@ def _batched(a: CardOperand, b: CardOperand, room: _Room) -> ProductBlocks:
 
 
 def _of_shards(a: CardOperand, b: CardOperand, room: _Room) -> ProductBlocks:
-    """Of an a in shards: each core has the rows that it holds."""
+    """Blocks for a sharded a: each core computes the rows that it holds."""
     down, across = (max(1, size // TILE_DIM) for size in a.shard)
     (rows, depth), cols = a.matrix, b.matrix[1]
     if a.scheme == "width":
@@ -256,7 +263,7 @@ def _common(a: int, b: int) -> int:
 
 
 def _line(room: _Room, rows: int, depth: int, cols: int, grid: tuple[int, int]) -> ProductBlocks:
-    """Bands of the result on a line of cores."""
+    """Blocks for a line of cores, each of which computes a band of the result."""
     cores = grid[0] * grid[1]
     inner = ceil_div(depth, cores)
     while depth % inner:
@@ -267,7 +274,7 @@ def _line(room: _Room, rows: int, depth: int, cols: int, grid: tuple[int, int]) 
 
 
 def _grid(room: _Room, rows: int, depth: int, cols: int, grid: tuple[int, int]) -> ProductBlocks:
-    """Blocks of the result on a grid of cores."""
+    """Blocks for a grid of cores, each of which computes a rectangle of the result."""
     inner = next(part for part in (4, 3, 2, 1) if depth % part == 0)
     mine = ceil_div(rows, grid[1]), max(1, ceil_div(cols, grid[0]))
     return ProductBlocks("2d", inner, *mine, *room.blocks(*mine, inner))
@@ -276,7 +283,8 @@ def _grid(room: _Room, rows: int, depth: int, cols: int, grid: tuple[int, int]) 
 def _interleaved(
     a: CardOperand, b: CardOperand, result: CardOperand, room: _Room, grid: tuple[int, int]
 ) -> ProductBlocks:
-    """Of interleaved operands: by how narrow the result is, and whether all lies in DRAM."""
+    """Blocks for interleaved operands; they depend on how narrow the result is, and on whether all tensors
+    are in DRAM."""
     rows, depth, cols = a.matrix[0] // a.batch, a.matrix[1], b.matrix[1]
     inner = 2
     part = next((size for size in (16, 8, 4, 2) if room.fits(size, size, inner)), 1)

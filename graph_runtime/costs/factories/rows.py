@@ -1,4 +1,4 @@
-"""Softmax and norms: programs that go along rows."""
+"""Softmax and norms: card programs that work along rows."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 from .buffers import BF16, F32, CardOperand, CardProgram, CircularBuffer, ceil_div, round_up, tile_bytes
 
-__all__ = ["layer_norm", "sharded_layer_norm", "sharded_softmax", "softmax"]
-
-_NEAR_ALL = 0.9  # of L1 that the program over whole rows may take
+_NEAR_ALL = 0.9  # share of L1 up to which the card program works on whole rows
 
 
 def _divisor(size: int, most: int) -> int:
@@ -18,9 +16,9 @@ def _divisor(size: int, most: int) -> int:
 def softmax(
     x: CardOperand, result: CardOperand, l1: int, wide: bool = False, stable: bool = False, mask: str = ""
 ) -> CardProgram:
-    """normalization/softmax/device/softmax_program_factory_attention_optimized.cpp: whole rows of tiles, or
-    80 tiles at a time where they would take 90 % of ``l1`` bytes. ``mask``: the format of an attention mask,
-    "" without; ``stable``: the greatest is subtracted."""
+    """Buffers of normalization/softmax/device/softmax_program_factory_attention_optimized.cpp: whole rows of
+    tiles; if whole rows would take 90 % of ``l1`` bytes, 80 tiles of a row at a time. ``mask``: the format of
+    an attention mask, "" if there is none. ``stable``: whether the maximum is subtracted."""
     across, middle = x.matrix[1], tile_bytes(F32 if wide else BF16)
     block = _divisor(across, 4 if wide else 8)
     of_in, exps, out = across if stable else 2 * block, across, 2 * block
@@ -41,14 +39,24 @@ def softmax(
         CircularBuffer("exponentials", exps, middle),
         CircularBuffer("padding", 1, widest),
     ]
-    if mask:
-        buffers.append(CircularBuffer("masked", masked, middle))
-        buffers.append(CircularBuffer("scale", 1, tile_bytes(BF16)))
-        buffers.append(CircularBuffer("mask", across, tile_bytes(mask)))
-    if stable:
-        buffers.append(CircularBuffer("greatest", 1, middle))
-        buffers.append(CircularBuffer("shifted", shifted, middle))
-    return CardProgram.of("softmax", buffers)
+    more = _of_mask(mask, masked, across, middle)
+    return CardProgram.of("softmax", [*buffers, *more, *_of_greatest(stable, shifted, middle)])
+
+
+def _of_mask(mask: str, masked: int, cols: int, middle: int) -> list[CircularBuffer]:
+    """Buffers of an attention mask; no buffers if ``mask`` is ""."""
+    sizes = (
+        ("masked", masked, middle),
+        ("scale", 1, tile_bytes(BF16)),
+        ("mask", cols, tile_bytes(mask or BF16)),
+    )
+    return [CircularBuffer(*row) for row in sizes] if mask else []
+
+
+def _of_greatest(stable: bool, shifted: int, middle: int) -> list[CircularBuffer]:
+    """Buffers for the maximum that a stable softmax subtracts."""
+    sizes = (("greatest", 1, middle), ("shifted", shifted, middle))
+    return [CircularBuffer(*row) for row in sizes] if stable else []
 
 
 def sharded_softmax(
@@ -60,8 +68,8 @@ def sharded_softmax(
     mask: str = "",
     cores: int = 0,
 ) -> CardProgram:
-    """normalization/softmax/device/softmax_program_factory_attention_optimized_sharded.cpp: blocks of
-    ``rows`` x ``cols`` tiles where they lie."""
+    """Buffers of normalization/softmax/device/softmax_program_factory_attention_optimized_sharded.cpp: blocks
+    of ``rows`` x ``cols`` tiles, in place."""
     middle = tile_bytes(F32 if wide else BF16)
     scaler = tile_bytes(F32 if x.format == F32 else BF16)
     buffers = [
@@ -72,23 +80,17 @@ def sharded_softmax(
         CircularBuffer("exponentials", cols, middle),
         CircularBuffer("sums", 1, middle),
     ]
-    if mask:
-        buffers.append(CircularBuffer("masked", cols, middle))
-        buffers.append(CircularBuffer("scale", 1, tile_bytes(BF16)))
-        buffers.append(CircularBuffer("mask", cols, tile_bytes(mask)))
-    if stable:
-        buffers.append(CircularBuffer("greatest", 1, middle))
-        buffers.append(CircularBuffer("shifted", cols, middle))
-    return CardProgram.of("softmax of shards", buffers, cores)
+    more = [*_of_mask(mask, cols, cols, middle), *_of_greatest(stable, cols, middle)]
+    return CardProgram.of("softmax of shards", [*buffers, *more], cores)
 
 
 @dataclass(slots=True)
 class _Counts:
-    """Tiles of the buffers of a norm."""
+    """Tiles of each buffer of a norm."""
 
     of_in: int
     out: int
-    whole: int  # of those that have a row
+    whole: int  # tiles of the buffers of intermediate rows and of weights
     added: int
     block: int
 
@@ -103,9 +105,10 @@ def layer_norm(
     added: str = "",
     rms: bool = False,
 ) -> CardProgram:
-    """normalization/layernorm/device/layernorm_op_multi_core.cpp: whole rows of tiles, or 56 tiles of them at
-    a time (112 without weights) where L1 has no room. ``gamma``, ``beta``, ``added``: formats of the weights
-    and of a residual, "" without; ``wide``: Dst of 32 bits, in which partial results are kept."""
+    """Buffers of normalization/layernorm/device/layernorm_op_multi_core.cpp: whole rows of tiles; if whole
+    rows do not fit L1, 56 tiles of a row at a time (112 without weights). ``gamma``, ``beta``, ``added``:
+    formats of scale, shift and residual; "" for a missing tensor. ``wide``: whether Dst has 32 bits; partial
+    results are then kept in 32 bits."""
     across, middle, block = x.matrix[1], tile_bytes(F32 if wide else BF16), 4 if wide else 8
     row = round_up(across, block)
     counts = _Counts(2 * block if added else row, 2 * block, row, row if added else 2 * block, block)
@@ -150,7 +153,7 @@ def _fits(
     added: str,
     l1: int,
 ) -> bool:
-    """Whether whole rows have room: all buffers are counted, those that are not opened, too."""
+    """Whether whole rows fit L1. All buffers count, even buffers that are not opened."""
     bf16, weights = tile_bytes(BF16), tile_bytes(gamma or BF16) + tile_bytes(beta or BF16)
     size = counts.of_in * x.tile + counts.out * result.tile + counts.whole * (2 * middle + weights)
     size += (counts.added + 2 * counts.block + 8 + 2 + 2) * middle + 4 * bf16
@@ -173,9 +176,8 @@ def sharded_layer_norm(
     added: str = "",
     rms: bool = False,
 ) -> CardProgram:
-    """normalization/layernorm/device/sharded_layernorm_factory_helpers.cpp: blocks of ``rows`` x ``cols``
-    tiles where they lie, on ``grid`` (across, down) cores; sums of rows go round the cores that share
-    them."""
+    """Buffers of normalization/layernorm/device/sharded_layernorm_factory_helpers.cpp: blocks of ``rows`` x
+    ``cols`` tiles, in place on ``grid`` (across, down) cores; cores that share rows exchange their sums."""
     middle, across = tile_bytes(F32 if wide else BF16), x.matrix[1]
     sharing = ceil_div(across, cols)
     workers = ceil_div(rows, sharing)
@@ -201,3 +203,22 @@ def sharded_layer_norm(
         CircularBuffer("out", size, x.tile, borrowed=True),
     ]
     return CardProgram.of("layer norm of shards", buffers, grid[0] * grid[1])
+
+
+def reduced(x: CardOperand, result: CardOperand, wide: bool = True, negated: bool = False) -> CardProgram:
+    """Buffers of reduction/generic/device/reduce_op_*.cpp: two tiles each of operand and result, and a tile
+    of the factor. Shards cut along the width are read tile by tile. ``negated``: whether minima are computed
+    as maxima of negated values, which takes two more buffers of as many tiles as Dst holds."""
+    scaler = tile_bytes(F32 if x.format == F32 else BF16)
+    buffers = [
+        CircularBuffer("in", 2, x.tile),
+        CircularBuffer("scaler", 1, scaler),
+        CircularBuffer("out", 2, result.tile),
+    ]
+    if x.sharded and result.sharded and x.scheme == "width":
+        buffers.append(CircularBuffer("shard", x.shard_tiles, x.tile, borrowed=True))
+        buffers[2] = CircularBuffer("out", result.shard_tiles, result.tile, borrowed=True)
+    if negated:
+        chunk = 4 if wide else 8
+        buffers += [CircularBuffer(name, chunk, result.tile) for name in ("totals", "negated")]
+    return CardProgram.of("reduction", buffers)

@@ -1,1 +1,1 @@
-"""Weights of the cost models, one JSON file a model family; tests/tools/fit_*.py write them."""
+"""Weights of the cost models, one JSON file per model family; written by tests/tools/fit_*.py."""

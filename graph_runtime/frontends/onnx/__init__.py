@@ -1,10 +1,11 @@
-"""ONNX files -> Model: opsets 7 and later, every dimension bound, weights left in their file.
+"""ONNX files -> Model, for opsets 7 and later. Every dimension is bound to a size, and weights stay in their
+file.
 
 model = graph_runtime.frontends.onnx.load_model("bert.onnx", dims={"batch": 4})
 
-Read wire and read (the file without its weights), parse (check, batch), importer (attributes, context), a
-family of converters, tape (what they emit), emit. docs/onnx.md is for users, docs/onnx-ops.md the table of
-ops.
+Read wire and read (the file without its weights), parse (check, batch), importer (attributes, context),
+families (the converters), tape (the ops that converters emit), emit. docs/onnx.md is for users,
+docs/onnx-ops.md the table of ops.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from typing import Any, Never
 
 import numpy as np
 
-from ...base.absent import load_fault
+from ...base.absent import installing, load_fault
 from ...base.errors import InputError, refuse_words
-from ...base.garbage import gc_paused
+from ...base.progress import gc_paused
 from ...ir.model import Model
 
 __all__ = ["load_model", "require_onnx"]
@@ -36,16 +37,17 @@ def load_model(
 ) -> Model:
     """The Model of an ONNX file.
 
-    ``source``: a path, the bytes of a file, or a ModelProto; external data of the latter two is looked for
-    in ``folder``. ``dims``: sizes of symbolic dimensions, by name; by an input's name all sizes of one
-    without a shape. ``batch``: size of the first dimension of every input, where the file leaves it open, and
-    where it fixes all of them alike (reshapes to constant shapes follow it). ``values``: graph inputs that
-    become constants, by name, numbers or arrays, whose sizes bind dimensions, too; needed where an op must
-    know values when it is converted, as Reshape its shape.
+    ``source``: a path, the bytes of a file, or a ModelProto; external data of bytes and of a ModelProto is
+    searched for in ``folder``. ``dims``: sizes of symbolic dimensions, by name; an input without a shape gets
+    all its sizes under its own name. ``batch``: size for the first dimension of every input. The file must
+    either leave these dimensions open, or fix all of them to one size; in the second case reshapes to
+    constant shapes are changed, too. ``values``: {name: number or array} of graph inputs that become
+    constants; the sizes of the arrays also bind dimensions. Some ops cannot be converted without such values;
+    Reshape, for example, needs its shape.
 
-    Raises InputError (no onnx, dimensions not bound, no batch), DocumentError (no ONNX file), GraphError (an
-    ill-formed graph, or one that another batch does not fit), UnsupportedOpError (all nodes that cannot be
-    converted, in one).
+    Raises InputError (no onnx, dimensions not bound, no batch), DocumentError (not an ONNX file), GraphError
+    (the graph is ill-formed, or does not allow this batch), UnsupportedOpError (one error lists all nodes
+    that cannot be converted).
     """
     refuse_words(unknown, load_model)
     onnx = require_onnx()
@@ -66,8 +68,7 @@ def require_onnx() -> ModuleType:
         import onnx.inliner
     except ImportError as error:
         raise InputError(
-            f"reading ONNX files needs the onnx package{load_fault(error)}: "
-            'pip install "graph-runtime[onnx]"',
+            f"reading ONNX files needs the onnx package{load_fault(error)}: {installing('onnx')}",
             wanted="onnx",
         ) from error
     return onnx

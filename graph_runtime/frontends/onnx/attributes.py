@@ -1,56 +1,69 @@
-"""AttributeProto -> a Python value or a Constant."""
+"""Read an AttributeProto as a Python value or a Constant."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from ...base.errors import GraphError
 from .elements import BY_CODE
+from .nodes import domain_of
 from .read import ModelFile, element_constant, tensor_constant
 from .sparse_tensors import sparse_constant
 from .tape import TapeValue
 
-__all__ = ["attributes_of", "decode"]
-
-# AttributeProto.AttributeType -> the field of the value
+# {AttributeProto.AttributeType: name of the field that has the value}
 _FLOAT, _INT = 1, 2
 _FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 5: "g", 6: "floats", 7: "ints", 8: "strings", 11: "sparse_tensor"}
 
 
 def attributes_of(file: ModelFile, node: Any, opset: int) -> dict[str, Any]:
-    """{name: value} of a node's attributes, each of the type that its op's schema says; an integer counts as
-    a float. Raises GraphError."""
-    wanted = _types(node.op_type, opset, "" if node.domain == "ai.onnx" else node.domain)
+    """{name: value} of a node's attributes; each has the type of its op's schema, and an integer is accepted
+    for a float. Raises GraphError for other types, and for more inputs than the schema has."""
+    wanted, most = _schema(node.op_type, opset, domain_of(node.domain))
+    check_inputs(node.op_type, node.input, most)
     found = {}
     for attribute in node.attribute:
         name, value = attribute.name, decode(file, attribute)
         if name in found:
-            raise GraphError(f"attribute {name!r} stands twice", got=name)
+            raise GraphError(f"attribute {name!r} occurs twice", got=name)
         kind = wanted.get(name, attribute.type)
         if (attribute.type, kind) == (_INT, _FLOAT):
             value = float(value)
         elif attribute.type != kind:
-            raise GraphError(
-                f"attribute {name!r} is of type {_name(attribute.type)}, {node.op_type} has {_name(kind)}",
-                got=_name(attribute.type),
-                wanted=_name(kind),
+            text = (
+                f"attribute {name!r} is of type {_name(attribute.type)}, but {node.op_type} "
+                f"takes {_name(kind)}"
             )
+            raise GraphError(text, got=_name(attribute.type), wanted=_name(kind))
         found[name] = value
     return found
 
 
+def check_inputs(op: str, inputs: Sequence[Any], most: int) -> None:
+    """Raise GraphError for a node with more than ``most`` inputs; an input without a name at the end counts
+    as none."""
+    given = len(inputs)
+    while given and not inputs[given - 1]:
+        given -= 1
+    if given > most:
+        raise GraphError(f"{op} has {given} inputs, but takes at most {most}", got=given, wanted=most)
+
+
 @lru_cache(maxsize=1024)
-def _types(op: str, opset: int, domain: str) -> Mapping[str, int]:
-    """{attribute: AttributeType} as the op's schema says; none for an op that ONNX does not know."""
-    import onnx.defs  # flows of other formats need no onnx
+def _schema(op: str, opset: int, domain: str) -> tuple[Mapping[str, int], int]:
+    """({attribute: AttributeType}, largest number of inputs) of an op's schema; no attributes and any number
+    of inputs for an op that ONNX does not know."""
+    import onnx.defs  # only here: flows of other formats work without onnx
 
     try:
         schema = onnx.defs.get_schema(op, opset, domain)
     except onnx.defs.SchemaError:
-        return {}
-    return {name: int(attribute.type.value) for name, attribute in schema.attributes.items()}
+        return {}, sys.maxsize
+    types = {name: int(attribute.type.value) for name, attribute in schema.attributes.items()}
+    return types, schema.max_input
 
 
 def _name(kind: int) -> str:
@@ -60,17 +73,15 @@ def _name(kind: int) -> str:
 
 
 def decode(file: ModelFile, attribute: Any) -> Any:
-    """int, float, str, a list of these, a Constant for a tensor, dense or sparse, a TapeValue for one of
-    Elements, a GraphProto for a graph.
+    """Value of an attribute: an int, float or str, or a list of these; for a dense or sparse tensor a
+    Constant, or a TapeValue if graphs have no dtype for its elements; for a graph a GraphProto.
 
     Raises GraphError for an attribute of another kind, or text that is not UTF-8.
     """
     what = f"attribute {attribute.name!r}"
     if attribute.ref_attr_name:
-        raise GraphError(
-            f"{what} refers to {attribute.ref_attr_name!r}, which only a function has",
-            got=attribute.ref_attr_name,
-        )
+        reason = f"{what} refers to {attribute.ref_attr_name!r}, which only a function has"
+        raise GraphError(reason, got=attribute.ref_attr_name)
     kind = attribute.type
     if kind not in _FIELDS:
         raise GraphError(f"{what} is of a kind that is not supported (AttributeType {kind})", got=kind)
@@ -86,5 +97,5 @@ def decode(file: ModelFile, attribute: Any) -> Any:
         try:
             return value.decode() if kind == 3 else [text.decode() for text in value]
         except UnicodeDecodeError as error:
-            raise GraphError(f"{what} is no UTF-8 text", got=value) from error
+            raise GraphError(f"{what} is not UTF-8 text", got=value) from error
     return list(value) if kind in (6, 7) else value

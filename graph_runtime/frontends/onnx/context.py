@@ -1,49 +1,55 @@
-"""What a converter works with: one ONNX node, its typed inputs and attributes, and the tape.
+"""Context of a converter: one ONNX node, its typed inputs and attributes, and the tape.
 
 @converter("Selu")
 def _selu(ctx):
     return ctx.op("selu", ctx.input(0), alpha=ctx.attr("alpha", 1.67326), gamma=ctx.attr("gamma", 1.0507))
 
-A converter returns the node's results in order: a TapeValue, or a tuple of them, in which None is a result
-that it cannot make. It reads every attribute that it honours through ``attr``; one that it does not read is
-an error, so that no attribute is ever ignored by oversight.
+A converter returns the node's results in order: a TapeValue, or a tuple of them, with None for a result that
+it cannot produce. It reads through ``attr`` every attribute that it honours; an attribute that is never read
+is an error, so that none is ignored by oversight.
+
+A converter that needs only inputs and attributes can be written as a function of them:
+
+@function("PRelu")
+def _prelu(x, slope):
+    return where(x < 0, x * slope, x)
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 
-from ...base.dtypes import FLOATS
-from ...base.errors import UnsupportedOpError
+from ...base.errors import GraphError, UnsupportedOpError, nearest
 from ...ir.ops.moving.shape import exactly
+from .attributes import check_inputs
 from .batch import Batch
 from .elements import Element
 from .emitting import Emitting
 from .tape import Tape, TapeSequence, TapeValue
 
-__all__ = [
-    "FLOATS",
-    "Context",
-    "Converter",
-    "Results",
-    "UnknownValueError",
-    "converter",
-    "no_converter",
-    "table",
-]
-
 Results = TapeValue | TapeSequence | None | tuple[TapeValue | TapeSequence | None, ...]
 _MISSING: Any = object()
+# {type of an attribute's default: (kinds of attributes that are accepted, name of these kinds in errors)}
+_KINDS: dict[type, tuple[type, str]] = {
+    bool: (int, "an integer"),
+    int: (int, "an integer"),
+    float: (float, "a float"),
+    str: (str, "a string"),
+    list: (list, "a list"),
+    tuple: (list, "a list"),
+}
+_BY_NAME = {kind.__name__: kind for kind in _KINDS}  # kinds by the names that annotations use
 
 
 class UnknownValueError(UnsupportedOpError):
-    """A value is needed while the model is converted and known at run time only; ``inputs``: of the graph's
-    inputs those that it is computed from. ``value``: of the tape, None where it is inside of a subgraph or a
-    size."""
+    """The conversion needs a value that only a run computes. ``inputs``: graph inputs on which the value
+    depends. ``value``: the needed value on the tape; None if a size is needed, or a value inside a subgraph.
+    """
 
     inputs: tuple[str, ...] = ()
     value: TapeValue | None = None
@@ -51,7 +57,8 @@ class UnknownValueError(UnsupportedOpError):
 
 @dataclass(frozen=True, slots=True)
 class Converter:
-    """``limits``: what of the ONNX op is not done, for people; "" where all is."""
+    """A registered converter. ``limits``: the cases of the ONNX op that are unsupported, as text for users;
+    "" if there are none."""
 
     op: str
     domain: str
@@ -62,18 +69,34 @@ class Converter:
 _TABLE: dict[tuple[str, str], Converter] = {}
 
 
-_OF_A_MACHINE = ("com.microsoft.nchwc", "com.ms.internal.nhwc")  # domains
+_MOST_MEANT = 5  # number of unknown ops for which similar names are suggested
+_OF_A_MACHINE = ("com.microsoft.nchwc", "com.ms.internal.nhwc")  # domains of machine-specific ops
 
 
-def no_converter(domains: Iterable[str]) -> str:
-    """What more there is to say of ops of these domains that have no converter; "" for nothing."""
-    if not (made := sorted(set(domains) & set(_OF_A_MACHINE))):
-        return ""
-    return (
-        f"; ops of {' and '.join(made)} are what ONNX Runtime's optimizer makes of others for the machine "
-        "that it runs on: give the file that was optimized, or have it optimized again with "
+def no_converter(ops: Iterable[tuple[str, str]]) -> str:
+    """Advice on ops without a converter, with similar names and domains; "" if there is no advice. ``ops``:
+    pairs (domain, name)."""
+    keys = sorted(set(ops))
+    text = "".join(_meant(*key) for key in keys[:_MOST_MEANT])
+    if not (made := sorted({domain for domain, _ in keys} & set(_OF_A_MACHINE))):
+        return text
+    return text + (
+        f"; ONNX Runtime's optimizer has written ops of {' and '.join(made)} for the machine "
+        "on which it ran: use the file from before that, or optimize again with "
         "graph_optimization_level = ORT_ENABLE_EXTENDED"
     )
+
+
+def _meant(domain: str, op: str) -> str:
+    """Suggestion for an unknown op. It names the domains that have an op of this name; if there are none, an
+    op of the same domain with a similar name; else a domain with a similar name."""
+    if domains := sorted(of for of, name in _TABLE if name == op):
+        return f" ({op} is an op of {' and '.join(of or 'the default domain' for of in domains)})"
+    names = [name for of, name in _TABLE if of == domain]
+    if (close := nearest(op, names)) is not None:
+        return f" (did you mean {'.'.join(filter(None, (domain, close)))!r}?)"
+    close = nearest(domain, [] if names else sorted({of for of, _ in _TABLE if of}))
+    return f" (did you mean the domain {close!r}?)" if close is not None else ""
 
 
 def converter(*ops: str, limits: str = "", domain: str = "") -> Callable[..., Any]:
@@ -89,39 +112,59 @@ def converter(*ops: str, limits: str = "", domain: str = "") -> Callable[..., An
     return add
 
 
+def function(*ops: str, limits: str = "", domain: str = "") -> Callable[..., Any]:
+    """Register a function of values as the converter of these ONNX ops. Its positional arguments are the
+    inputs, an optional input with the default None; its keyword arguments are the attributes."""
+
+    def add(made_of: Callable[..., TapeValue]) -> Callable[..., TapeValue]:
+        parameters = inspect.signature(made_of).parameters.values()
+        keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+        arguments = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+        defaults = {
+            p.name: _BY_NAME.get(p.annotation, _MISSING) if p.default is p.empty else p.default
+            for p in keywords
+        }
+        takes_all = len(keywords) + len(arguments) < len(parameters)
+
+        def convert(ctx: Context) -> Results:
+            attrs = {name: ctx.attr(name, default) for name, default in defaults.items()}
+            if takes_all:
+                return made_of(*(ctx.input(i) for i in range(len(ctx.inputs))), **attrs)
+            check_inputs(ctx.onnx_op, [x is not None for x in ctx.inputs], len(arguments))
+            read = (ctx.input if p.default is p.empty else ctx.optional for p in arguments)
+            return made_of(*(each(i) for i, each in enumerate(read)), **attrs)
+
+        converter(*ops, limits=limits, domain=domain)(convert)
+        return made_of
+
+    return add
+
+
 def table() -> dict[tuple[str, str], Converter]:
-    """Every converter by (domain, op)."""
+    """All converters by (domain, op)."""
     return _TABLE
 
 
+@dataclass(eq=False)
 class Context(Emitting):
-    """One node while it is converted. ``opset``: the version of the node's domain. ``subgraph(graph, {name:
-    value}, step)``: the values of a graph attribute's outputs (families/control.py). ``batch``: how the
-    file's batch was changed."""
+    """A node during its conversion. ``opset``: version of the node's domain. ``subgraph(graph, {name: value},
+    step)`` returns the values of a graph attribute's outputs (families/control.py). ``batch``: change of the
+    file's batch, None if it is unchanged."""
 
-    inputs: list[TapeValue | None]
+    tape: Tape
     node: Any
+    inputs: list[TapeValue | None]
+    attrs: dict[str, Any]
     opset: int
-    num_outputs: int
     onnx_op: str
+    num_outputs: int
+    subgraph: Callable[[Any, Mapping[str, TapeValue], str], list[TapeValue]]
+    batch: Batch | None = None
 
-    def __init__(
-        self,
-        tape: Tape,
-        node: Any,
-        inputs: list[TapeValue | None],
-        attrs: dict[str, Any],
-        opset: int,
-        onnx_op: str,
-        num_outputs: int,
-        subgraph: Callable[[Any, Mapping[str, TapeValue], str], list[TapeValue]],
-        batch: Batch | None = None,
-    ):
-        self.tape, self.node, self.inputs, self.opset = tape, node, inputs, opset
-        self.onnx_op, self.num_outputs, self.subgraph = onnx_op, num_outputs, subgraph
-        self.batch, self.what = batch, node.name or onnx_op
-        self._attrs = attrs
+    def __post_init__(self) -> None:
+        self.what = self.node.name or self.onnx_op
         self._read: set[str] = set()
+        self.emits(self.inputs)
 
     # ---------------------------------------------------------------- the node
 
@@ -130,52 +173,63 @@ class Context(Emitting):
         return index < len(self.inputs) and self.inputs[index] is not None
 
     def input(self, index: int) -> TapeValue:
-        """A required input. Raises UnsupportedOpError where the node lacks it."""
+        """A required input. Raises UnsupportedOpError if the node lacks it."""
         value = self.optional(index)
         if value is None:
             self.fail(f"input {index} is missing")
         return value
 
     def optional(self, index: int) -> TapeValue | None:
-        """Input ``index``, None where the node leaves it out."""
+        """Input ``index``; None if the node omits it."""
         return self.inputs[index] if self.has(index) else None
 
     def wants(self, index: int) -> bool:
-        """Whether output ``index`` is used."""
+        """Whether output ``index`` is used by the file."""
         return index < self.num_outputs and bool(self.node.output[index])
 
     def attr(self, name: str, default: Any = _MISSING) -> Any:
-        """An attribute: int, float, str, list of these, a Constant or a GraphProto. Without a default it is
-        required."""
+        """Value of an attribute: an int, float or str, a list of these, a Constant or a GraphProto. An
+        attribute is required if there is no default, or if ``default`` is a type. Raises GraphError if the
+        attribute's type is not the default's; an integer is accepted for a float."""
         self._read.add(name)
-        if name not in self._attrs and default is _MISSING:
-            self.fail(f"attribute {name!r} is missing")
-        return self._attrs.get(name, default)
+        is_required = default is _MISSING or isinstance(default, type)
+        if name not in self.attrs:
+            return self.fail(f"attribute {name!r} is missing") if is_required else default
+        value = self.attrs[name]
+        kind, words = _KINDS.get(default if is_required else type(default), (object, ""))
+        if kind is float and isinstance(value, int):
+            return float(value)
+        if not isinstance(value, kind):
+            text = f"attribute {name!r} is {value!r:.60}, but {self.onnx_op} takes {words}"
+            raise GraphError(text, op=self.onnx_op, got=value)
+        return value
 
     def unread(self) -> list[str]:
-        """Attributes that the converter did not read."""
-        return sorted(set(self._attrs) - self._read)
+        """Names of attributes that the converter did not read."""
+        return sorted(set(self.attrs) - self._read)
 
     def ignore(self, *names: str) -> None:
-        """Attributes that change no result."""
+        """Mark attributes that do not affect the result as read."""
         self._read |= set(names)
 
     def fail(self, reason: str, **fields: Any) -> NoReturn:
-        """Refuse the node. ``reason`` goes into the list that the user gets."""
+        """Refuse the node; ``reason`` appears in the error that lists all refused nodes."""
         raise UnsupportedOpError(reason, op=self.onnx_op, **fields)
 
     # ---------------------------------------------------------------- values that must be known
 
     def value(self, index: int, default: Any = _MISSING) -> np.ndarray:
-        """The values of an input, which must be known now; ``default`` where it is not given."""
+        """The elements of an input, which must be known at conversion; ``default`` if the input is
+        omitted."""
         if not self.has(index) and default is not _MISSING:
             return default
         return self.values_of(self.input(index), f"input {index}")
 
     def values_of(self, value: TapeValue, what: str) -> np.ndarray:
-        """Raises UnknownValueError where the values are known at run time only, or absent."""
+        """The elements of a TapeValue. Raises UnknownValueError if only a run computes them,
+        UnsupportedOpError if the value is absent."""
         if value.element is not None:
-            self.fail(f"{what} is of {value.dtype}, its values are no numbers")
+            self.fail(f"{what} is of {value.dtype}, its values are not numbers")
         array = value.known()
         if array is not None:
             return array
@@ -185,35 +239,32 @@ class Context(Emitting):
                 f"are {'absent' if value.constant.is_small else 'too many'}"
             )
         inputs = tuple(value.inputs())
-        raise UnknownValueError(
-            f"{what} must be known before a run, but it is computed from {', '.join(map(repr, inputs))}",
-            op=self.onnx_op,
-            inputs=inputs,
-            value=value,
-        )
+        text = f"{what} must be known before a run, but it is computed from {', '.join(map(repr, inputs))}"
+        raise UnknownValueError(text, op=self.onnx_op, inputs=inputs, value=value)
 
     def ints(self, index: int, default: Any = _MISSING) -> list[int]:
-        """The values of an input of integers, flat."""
+        """The elements of an integer input, as a flat list."""
         found = self.value(index, default)
         return found if found is default else [int(v) for v in np.asarray(found).reshape(-1)]
 
     def single(self, index: int, default: Any = _MISSING) -> Any:
-        """The value of an input of one element, as a numpy scalar."""
+        """The only element of an input, as a numpy scalar."""
         found = self.value(index, default)
         if found is default:
             return found
         if found.size != 1:
-            self.fail(f"input {index} must have one element, it is {self.input(index).type}")
+            self.fail(f"input {index} must have one element, but it is {self.input(index).type}")
         return found.reshape(-1)[0]
 
     def axis(self, value: int, rank: int, name: str = "axis") -> int:
-        """A non-negative axis."""
+        """The axis as a non-negative number. Raises UnsupportedOpError if it is out of range."""
         if not -rank <= value < rank:
             self.fail(f"{name} {value} is out of range for {rank} dimensions")
         return value % rank if rank else 0
 
     def axes(self, values: Iterable[int], rank: int, name: str = "axes") -> list[int]:
-        """Non-negative axes, in their order; one named twice, be it once from the back, is refused."""
+        """The axes as non-negative numbers, in the given order. Raises UnsupportedOpError if an axis occurs
+        twice, for example as 1 and -1."""
         given = [int(value) for value in values]
         found = [self.axis(value, rank, name) for value in given]
         if len(set(found)) != len(found):
@@ -223,19 +274,19 @@ class Context(Emitting):
     # ---------------------------------------------------------------- elements
 
     def stored(self, x: TapeValue) -> TapeValue:
-        """What stands for the elements of x, as numbers."""
+        """The tensor of numbers that encode the elements of x; x itself if its elements have a dtype."""
         if x.element is None:
             return x
         if x.constant is not None:
-            return TapeValue(x.type, x.name, x.constant)
+            return TapeValue(x.type, x.name, x.constant, tape=self.tape)
         made = self.op("reshape", x, **exactly(x.shape))
         made.element = None
         return made
 
     def of_element(self, x: TapeValue, element: Element) -> TapeValue:
-        """What has been made to stand for elements, as those."""
+        """A tensor of numbers, typed as the elements that they encode."""
         made = (
-            TapeValue(x.type, constant=x.constant)
+            TapeValue(x.type, constant=x.constant, tape=self.tape)
             if x.constant
             else self.op("reshape", x, **exactly(x.shape))
         )

@@ -1,5 +1,5 @@
-"""What must hold of If, Loop and Scan before any of them runs: bodies that are there, and as many values as
-they take and make."""
+"""Checks of If, Loop and Scan before conversion: each node has its bodies, and each body has as many inputs
+and outputs as the node needs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import GraphError
-
-__all__ = ["body_inputs", "check_control", "one_value", "subgraph_of"]
+from .nodes import domain_of
 
 
 def subgraph_of(node: Any, name: str, path: str) -> Any:
-    """The graph of an attribute. Raises GraphError where there is none."""
+    """The graph in an attribute. Raises GraphError if the attribute is missing."""
     for attribute in node.attribute:
         if attribute.name == name and attribute.HasField("g"):
             return attribute.g
@@ -23,31 +22,26 @@ def subgraph_of(node: Any, name: str, path: str) -> Any:
 
 
 def body_inputs(body: Any) -> list[str]:
-    """Names of a body's inputs that are no initialisers."""
+    """Names of a body's inputs that are not initialisers."""
     own = {tensor.name for tensor in body.initializer}
     return [info.name for info in body.input if info.name not in own]
 
 
 def one_value(array: np.ndarray, what: str, node: Any, path: str) -> Any:
-    """The value of an array of one element. Raises GraphError for any other."""
+    """The only element of an array. Raises GraphError if there is not exactly one."""
     if array.size != 1:
-        raise GraphError(
-            f"{node.op_type} {node.name!r}: {what} must be one value, it has {array.size}",
-            path=path,
-            node=node.name,
-            op=node.op_type,
-            got=array.shape,
-        )
+        text = f"{node.op_type} {node.name!r}: {what} must be one value, it has {array.size}"
+        raise GraphError(text, path=path, node=node.name, op=node.op_type, got=array.shape)
     return array.reshape(-1)[0]
 
 
 def check_control(graph: Any, opset: int, path: str = "$.graph") -> None:
-    """Raise GraphError for a control node whose graphs do not fit it, in subgraphs too."""
+    """Raise GraphError if the bodies of a control node do not fit it; subgraphs are checked, too."""
     scan = partial(_scan, lengths=1) if opset < 9 else _scan
     checks: dict[str, Callable[[Any, str], None]] = {**_CHECKS, "Scan": scan}
     for i, node in enumerate(graph.node):
         where = f"{path}.node[{i}]"
-        if node.domain in ("", "ai.onnx") and node.op_type in checks:
+        if not domain_of(node.domain) and node.op_type in checks:
             checks[node.op_type](node, where)
         for attribute in node.attribute:
             if attribute.HasField("g"):
@@ -58,14 +52,8 @@ def _counts(node: Any, path: str, what: str, got: int, wanted: int, at_most: boo
     if got == wanted or (at_most and got < wanted):
         return
     most = " at most" * at_most
-    raise GraphError(
-        f"{node.op_type} {node.name!r} has {got} {what}, and takes {wanted}{most}",
-        path=path,
-        node=node.name,
-        op=node.op_type,
-        got=got,
-        wanted=wanted,
-    )
+    text = f"{node.op_type} {node.name!r} has {got} {what}, but takes {wanted}{most}"
+    raise GraphError(text, path=path, node=node.name, op=node.op_type, got=got, wanted=wanted)
 
 
 def _if(node: Any, path: str) -> None:
@@ -81,7 +69,9 @@ def _loop(node: Any, path: str) -> None:
     body = subgraph_of(node, "body", path)
     if len(node.input) < 2:
         raise GraphError(
-            f"Loop {node.name!r} needs a trip count and a condition, be they empty", path=path, node=node.name
+            f"Loop {node.name!r} needs a trip count and a condition, which may be empty",
+            path=path,
+            node=node.name,
         )
     states = len(node.input) - 2
     _counts(node, f"{path}.body", "inputs of its body", len(body_inputs(body)), 2 + states)
@@ -91,18 +81,15 @@ def _loop(node: Any, path: str) -> None:
 
 
 def _scan(node: Any, path: str, lengths: int = 0) -> None:
-    """``lengths``: how many inputs, the first, say how long the rows are."""
+    """Check a Scan. ``lengths``: number of inputs (0 or 1) before the states; such an input has the length of
+    each row."""
     body = subgraph_of(node, "body", path)
     found = {a.name: a for a in node.attribute}
     count = found["num_scan_inputs"].i if "num_scan_inputs" in found else 0
     taken = len(node.input) - lengths
     if not 1 <= count <= taken:
-        raise GraphError(
-            f"Scan {node.name!r}: num_scan_inputs is {count}, it has {taken} inputs",
-            path=path,
-            node=node.name,
-            got=count,
-        )
+        text = f"Scan {node.name!r}: num_scan_inputs is {count}, but it has {taken} inputs"
+        raise GraphError(text, path=path, node=node.name, got=count)
     states = taken - count
     _counts(node, f"{path}.body", "inputs of its body", len(body_inputs(body)), taken)
     if len(body.output) < states:

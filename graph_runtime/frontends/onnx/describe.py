@@ -1,4 +1,4 @@
-"""What an ONNX file says of itself before its sizes are known."""
+"""Description of an ONNX file before its sizes are known."""
 
 from __future__ import annotations
 
@@ -8,31 +8,25 @@ from typing import Any
 
 from . import require_onnx
 from .context import table
-from .elements import BY_CODE, ELEMENTS
-from .parse import all_nodes, checked_file
-from .read import DTYPES, element_constant, tensor_constant
+from .elements import ELEMENTS
+from .nodes import all_nodes, op_key
+from .parse import checked_file
+from .read import DTYPES, initializer_constant
 from .validate import opsets, own_inputs, symbolic_shape
-
-__all__ = ["describe"]
 
 
 def describe(source: str | os.PathLike[str] | bytes | Any) -> dict[str, Any]:
-    """Nodes, opsets, ops (those without a converter apart), constants, inputs and outputs with the names of
-    dimensions, and under "open" what --dim must bind: {name as in "batch=1": where}. Raises as load_model,
-    but for what depends on sizes."""
+    """Contents of a file: nodes, opsets, ops (ops without a converter separately), constants, and inputs and
+    outputs with the names of their dimensions. The key "open" has the dimensions that --dim must bind: {name
+    of the dimension: where it occurs}. Raises the errors of load_model, except those that depend on sizes."""
     from . import families  # noqa: F401  (it fills the table of converters)
 
     onnx = require_onnx()
     file = checked_file(source, onnx, None)
     graph, known = file.proto.graph, table()
     infos = dict(own_inputs(graph))
-    ops = sorted({(_domain(node.domain), node.op_type) for node in all_nodes(graph)})
-    constants = [
-        (element_constant if tensor.data_type in BY_CODE else tensor_constant)(
-            file, tensor, f"initializer {tensor.name!r}", i
-        )
-        for i, tensor in enumerate(graph.initializer)
-    ]
+    ops = sorted(set(map(op_key, all_nodes(graph))))
+    constants = [initializer_constant(file, tensor, i) for i, tensor in enumerate(graph.initializer)]
     return {
         "kind": "model",
         "producer": " ".join(filter(None, (file.proto.producer_name, file.proto.producer_version))),
@@ -48,12 +42,8 @@ def describe(source: str | os.PathLike[str] | bytes | Any) -> dict[str, Any]:
     }
 
 
-def _domain(name: str) -> str:
-    return "" if name == "ai.onnx" else name
-
-
 def _type(info: Any, path: str) -> str:
-    """As float32[batch, 3, 224, 224]."""
+    """Text of a type, such as float32[batch, 3, 224, 224]."""
     if (kind := info.type.WhichOneof("value")) not in (None, "tensor_type"):
         return str(kind).removesuffix("_type")
     code = info.type.tensor_type.elem_type

@@ -1,9 +1,11 @@
-"""An ONNX file whose sizes are not bound: opened once, checked for each size that a run brings."""
+"""ONNX files whose conversion is completed by runs: files with open sizes, which are opened once and checked
+against the sizes of each run, and files that become either a Model or a flow."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,31 +17,32 @@ from ...base.errors import (
     GraphRuntimeError,
     InputError,
     UnsupportedOpError,
+    afresh,
     did_you_mean,
 )
 from ...base.exact import exactly
+from ...base.progress import gc_paused
 from ...ir.graph import TensorType
-from ...ir.model import Constant
+from ...ir.model import Constant, Model
 from . import require_onnx
 from .context import UnknownValueError, no_converter, table
 from .control_checks import check_control
 from .elements import BY_CODE, ELEMENTS
 from .host_ops import check_host_ops
 from .importer import Importer
-from .parse import ParsedFile, all_nodes
+from .nodes import all_nodes, op_key
+from .parse import ParsedFile, checked_file, parse_file
 from .read import DTYPES, ModelFile, dtype_name
 from .stages import Known
 from .tape import TapeValue
 from .validate import Size, UnboundDimsError, opsets, own_inputs, symbolic_shape
 
-__all__ = ["DynamicFile", "PortInfo", "found_by_runs", "open_dynamic"]
-
 
 @dataclass(frozen=True, slots=True)
 class PortInfo:
-    """An input or output. ``shape``: sizes, and names of those that are open; None: the file does not say.
-    ``dtype``: "" where the file does not say. ``sequence``: it is a list of tensors. ``optional``: it may
-    be None."""
+    """An input or output. ``shape``: a size or a name for each dimension; None if the file gives no shape.
+    ``dtype``: name of the element type; "" if the file gives none. ``sequence``: whether the value is a list
+    of tensors. ``optional``: whether the value may be None."""
 
     name: str
     dtype: str
@@ -56,8 +59,9 @@ class PortInfo:
 
 @dataclass(frozen=True, eq=False)
 class DynamicFile:
-    """``file``: for the importer. ``known``: constants by name. ``dims``: sizes that the caller bound;
-    ``buckets``: of a dimension, several."""
+    """A file that has been opened without its sizes. ``file``: the parsed file, as the importer reads it.
+    ``known``: constants by name. ``dims``: sizes to which the caller bound dimensions. ``buckets``:
+    {dimension: list of sizes that the caller allows}."""
 
     file: ParsedFile
     inputs: tuple[PortInfo, ...]
@@ -67,9 +71,10 @@ class DynamicFile:
     buckets: Mapping[str, Sequence[int]]
 
     def check(self, types: Mapping[str, TensorType]) -> str:
-        """Which dimensions have several sizes in these inputs, "" where none has: as in ONNX Runtime that is
-        for ops to take (a size of 1 is broadcast) or to refuse. Raises InputError where a size is not the
-        file's, or not the one that the caller bound."""
+        """Check the types of a run's inputs. Returns a text that names the dimensions to which these inputs
+        give different sizes; "" if there are none. As in ONNX Runtime, such sizes are left to the ops, which
+        broadcast a size of 1 or refuse the inputs. Raises InputError if a size differs from the file's, or
+        from the caller's."""
         found: dict[str, dict[int, str]] = {}
         shapes = {name: kind.shape for name, kind in types.items()}
         shapes |= {name: value.shape for name, value in self.file.given.items()}
@@ -90,7 +95,7 @@ class DynamicFile:
         )
 
     def _require(self, port: PortInfo, said: Sequence[int | str], got: Sequence[int]) -> None:
-        """Raise InputError where an input's sizes are not those that are known."""
+        """Raise InputError if the shape of an input contradicts the known sizes."""
         known = [self.dims.get(size, size) if isinstance(size, str) else size for size in said]
         wrong = [
             f"axis {axis}" if isinstance(size, int) else f"dimension {size!r} (axis {axis})"
@@ -98,17 +103,13 @@ class DynamicFile:
             if isinstance(wanted, int) and wanted != has
         ]
         if wrong or len(said) != len(got):
-            text = f"input {port.name!r} is {port.dtype}{known}; its value is {port.dtype}{list(got)}"
-            raise InputError(
-                text + (f": {wrong[0]} has another size" if wrong else ""),
-                got=tuple(got),
-                wanted=tuple(known),
-            )
+            text = f"input {port.name!r} is {port.dtype}{known}, but its value is {port.dtype}{list(got)}"
+            reason = text + (f": {wrong[0]} has another size" if wrong else "")
+            raise InputError(reason, got=tuple(got), wanted=tuple(known))
 
 
 def found_by_runs(error: GraphRuntimeError) -> bool:
-    """Whether what load_model lacks is only what a run of the model finds: sizes, values, how often a loop
-    runs."""
+    """Whether load_model failed only for lack of sizes, values or iteration counts, which a run provides."""
     if error.fields.get("got") in ("sequence_type", "optional_type"):
         return True
     failures = error.fields.get("failures", ())
@@ -121,19 +122,22 @@ def found_by_runs(error: GraphRuntimeError) -> bool:
 
 
 def open_dynamic(file: ModelFile, dims: Mapping[str, Size], values: Mapping[str, Any]) -> DynamicFile:
-    """A file for runs that bring the sizes. ``dims``: sizes that are bound already; ``values``: inputs that
-    become constants. Raises as load_model, but for
-    what depends on sizes; UnsupportedOpError lists all ops that have no converter."""
+    """Open a file whose sizes each run provides. ``dims``: sizes to which the caller binds dimensions.
+    ``values``: values of inputs that become constants. Raises the errors of load_model, except those that
+    depend on sizes; UnsupportedOpError lists all ops without a converter."""
     from . import families  # noqa: F401  (it fills the table of converters)
 
     onnx = require_onnx()
     graph = file.proto.graph
     versions = opsets(file.proto, onnx)
-    _check_ops(graph, file.name)
+    if unknown := set(map(op_key, all_nodes(graph))) - table().keys():
+        missing = sorted(".".join(filter(None, op)) for op in unknown)
+        text = f"there is no converter for {', '.join(missing)}, which {file.name} has{no_converter(unknown)}"
+        raise UnsupportedOpError(text, op=missing[0], wanted=missing)
     check_control(graph, versions.get("", 1))
-    check_host_ops(ParsedFile(file, versions, {}, {}, None, {}), graph)
+    parsed = ParsedFile(file, versions)
+    check_host_ops(parsed, graph)
     given = {name: np.asarray(value) for name, value in values.items()}
-    parsed = ParsedFile(file, versions, {}, {}, None, {})
     known: dict[str, Known] = dict(Importer(parsed).initializers(graph))
     inputs = [_port(info, path) for path, info in own_inputs(graph)]
     for name in given.keys() - {info.name for info in inputs}:
@@ -145,7 +149,7 @@ def open_dynamic(file: ModelFile, dims: Mapping[str, Size], values: Mapping[str,
     buckets = _buckets(inputs, dims)
     outputs = tuple(_port(info, f"$.graph.output[{i}]") for i, info in enumerate(graph.output))
     return DynamicFile(
-        ParsedFile(file, versions, {}, {}, None, given),
+        ParsedFile(file, versions, given=given),
         tuple(info for info in inputs if info.name not in given),
         outputs,
         known,
@@ -155,7 +159,7 @@ def open_dynamic(file: ModelFile, dims: Mapping[str, Size], values: Mapping[str,
 
 
 def _given(file: ModelFile, info: PortInfo, value: np.ndarray) -> TapeValue:
-    """The constant that an input's value makes of it."""
+    """Constant for the value that the caller gave to an input."""
     element, source = ELEMENTS.get(info.dtype), f"input {info.name}"
     if element is None:
         array = exactly(value, dtypes.to_numpy(info.dtype), f"input {info.name!r} is {info}; its value")
@@ -168,8 +172,8 @@ def _given(file: ModelFile, info: PortInfo, value: np.ndarray) -> TapeValue:
 
 
 def _buckets(inputs: Sequence[PortInfo], dims: Mapping[str, Size]) -> dict[str, Sequence[int]]:
-    """Sizes of dimensions that are given several; of an input without a shape these are its shape. Raises
-    InputError for a name that is neither."""
+    """{dimension: its sizes} of the dimensions for which the caller gave several sizes. An input without a
+    shape is listed by its own name. Raises InputError for any other name."""
     names = {size for info in inputs for size in info.shape or () if isinstance(size, str)}
     shapeless = {info.name for info in inputs if info.shape is None}
     for name in dims:
@@ -179,15 +183,6 @@ def _buckets(inputs: Sequence[PortInfo], dims: Mapping[str, Size]) -> dict[str, 
     return {name: list(d) for name, d in dims.items() if name in names and isinstance(d, (tuple, list))}
 
 
-def _check_ops(graph: Any, name: str) -> None:
-    ops = {("" if node.domain == "ai.onnx" else node.domain, node.op_type) for node in all_nodes(graph)}
-    if unknown := ops - table().keys():
-        missing = sorted(".".join(filter(None, op)) for op in unknown)
-        text = f"there is no converter for {', '.join(missing)}, which {name} has"
-        why = no_converter(domain for domain, _ in unknown)
-        raise UnsupportedOpError(text + why, op=missing[0], wanted=missing)
-
-
 def _port(info: Any, path: str) -> PortInfo:
     kind, optional, sequence = info.type, info.type.HasField("optional_type"), False
     if optional:
@@ -195,10 +190,10 @@ def _port(info: Any, path: str) -> PortInfo:
     if kind.HasField("sequence_type"):
         kind, sequence = kind.sequence_type.elem_type, True
     which = kind.WhichOneof("value")
-    if which == "map_type":  # of a ZipMap, which makes the tensor that it was given
+    if which == "map_type":  # the result of ZipMap, whose converter returns its tensor instead of maps
         return PortInfo(info.name, "", None)
     if which not in (None, "tensor_type"):
-        raise GraphError(f"{info.name!r} is no tensor but {which}", path=path, got=which)
+        raise GraphError(f"{info.name!r} is not a tensor but {which}", path=path, got=which)
     code = kind.tensor_type.elem_type
     if code and code not in DTYPES and code not in BY_CODE:
         text = f"{info.name!r} has element type {code}, which is not supported"
@@ -208,3 +203,47 @@ def _port(info: Any, path: str) -> PortInfo:
         return PortInfo(info.name, dtype, None, sequence, optional)
     shape = symbolic_shape(info, path)
     return PortInfo(info.name, dtype, None if shape is None else tuple(shape))
+
+
+@dataclass(frozen=True, eq=False)
+class Begun:
+    """A model that has to be completed by runs. ``why``: the error that says what is missing before a run;
+    None if conversion was not tried. ``importer``: the importer, which has converted all nodes that it could;
+    None if sizes or inputs were missing. ``scope``: the importer's values by name."""
+
+    file: ModelFile
+    why: GraphRuntimeError | None = None
+    importer: Importer | None = None
+    scope: Mapping[str, Any] = field(default_factory=dict)
+
+    def anew(self) -> Begun:
+        """The same file, with nothing converted."""
+        return Begun(self.file, self.why)
+
+
+def begin_file(source: Any, folder: Path | None = None) -> Begun:
+    """An ONNX file that has been read and checked, but not converted. Raises the errors of load_model."""
+    return Begun(checked_file(source, require_onnx(), folder))
+
+
+def begin_model(
+    source: Any, dims: Mapping[str, Any], values: Mapping[str, Any], batch: int | None = None
+) -> Model | Begun:
+    """The Model that load_model makes of an ONNX file, or a Begun if nothing but values that runs compute is
+    missing. ``source``: a source as in load_model, or a Begun. Raises the errors of load_model; if
+    ``batch`` is given, missing values are an error, too."""
+    onnx = require_onnx()
+    from . import families  # noqa: F401  (it fills the table of converters)
+
+    given = {name: np.asarray(value) for name, value in values.items()}
+    file = source.file if isinstance(source, Begun) else checked_file(source, onnx, None)
+    importer: Importer | None = None
+    try:
+        importer = Importer(parse_file(file, onnx, dict(dims), batch, given, None))
+        with gc_paused():
+            return importer.model()
+    except GraphRuntimeError as error:
+        if batch or not found_by_runs(error):
+            raise
+        why = afresh(error)
+    return Begun(file, why, importer, importer.scope) if importer and importer.scope else Begun(file, why)

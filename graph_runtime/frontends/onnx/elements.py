@@ -1,9 +1,9 @@
-"""Element types of ONNX for which graphs have no dtype: what stands for them in a graph.
+"""Element types of ONNX for which graphs have no dtype, and the numbers that encode them in a graph.
 
-Integers of 4 and 2 bits are held as int8 or uint8, small floats as their codes, strings as numbers: a table
-(Strings) has each text once, and its place there is its number. So whatever only moves elements, or asks
-whether two are equal, is the op that it is for numbers; all else must say what it does with them, or is
-refused (tape.py). Inputs and outputs of such types are arrays of ml_dtypes, and object arrays of str.
+Integers of 4 and 2 bits are stored as int8 or uint8, small floats as their bit patterns, and a string as its
+index in a table (Strings) that has each text once. An op that only moves elements or tests their equality
+therefore works on the numbers unchanged; any other op needs a converter that handles these types, or is
+refused (tape.py). Inputs and outputs of such types are arrays of ml_dtypes, or object arrays of str.
 """
 
 from __future__ import annotations
@@ -18,22 +18,13 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import InputError
 
-__all__ = [
-    "BY_CODE",
-    "ELEMENTS",
-    "STRING",
-    "Element",
-    "Strings",
-    "element_name",
-    "elements_of",
-    "numpy_dtype",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """``name``: as ml_dtypes has it, or "string". ``code``: TensorProto.DataType. ``stored``: the dtype of a
-    graph. ``bits``: of one in a file, 0 for a string. ``kind``: "int", "float" or "text"."""
+    """An element type. ``name``: name in ml_dtypes, or "string". ``code``: number in TensorProto.DataType.
+    ``stored``: dtype of the encoding numbers in a graph. ``bits``: bits of an element in a file, 0 for a
+    string. ``kind``: one of "int", "float" or "text".
+    """
 
     name: str
     code: int
@@ -47,28 +38,27 @@ class Element:
 
     @property
     def range(self) -> tuple[int, int]:
-        """(least, greatest) of integers."""
+        """(smallest, largest) integer of the type."""
         signed = self.name.startswith("int")
         return (-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1) if signed else (0, (1 << self.bits) - 1)
 
     def numpy(self) -> np.dtype:
-        """The dtype of its arrays."""
+        """numpy dtype of arrays of this type."""
         return np.dtype(object if self.is_text else getattr(import_module("ml_dtypes"), self.name))
 
     def encoded(self, array: np.ndarray) -> np.ndarray:
-        """The array that a graph holds for one of numbers of this type."""
+        """The graph's array of numbers for an array of this type."""
         stored = dtypes.to_numpy(self.stored)
         return array.astype(stored) if self.kind == "int" else np.ascontiguousarray(array).view(stored)
 
     def decoded(self, array: np.ndarray) -> np.ndarray:
-        """The array of numbers that a graph holds as ``array``; a copy."""
+        """The array of this type that the graph's array of numbers encodes; always a copy."""
         if self.kind == "int":
             return array.astype(self.numpy())
         return np.array(array, order="C").view(self.numpy())
 
     def unpacked(self, data: np.ndarray, count: int) -> np.ndarray:
-        """What a graph holds for ``count`` elements as files pack them, the first in the lowest bits of a
-        byte."""
+        """The graph's array of numbers for ``count`` elements packed as in files, lowest bits first."""
         if self.bits == 8:
             return data[:count]
         shifts = np.arange(0, 8, self.bits, dtype=np.uint8)
@@ -105,19 +95,21 @@ BY_CODE = {element.code: element for element in ELEMENTS.values()}
 
 
 def element_name(dtype: np.dtype) -> str:
-    """The name of an array's element type: of a dtype, or of an Element. Raises DocumentError for another."""
-    if dtype.kind in "OUT":  # str in arrays of objects, of fixed widths, and numpy's own
+    """Name of an array's element type: a dtype or an Element. Raises DocumentError for an unsupported
+    type."""
+    if dtype.kind in "OUT":  # str in object arrays, in arrays of fixed width, and in numpy's StringDType
         return STRING.name
     return dtype.name if dtype.name in ELEMENTS else dtypes.from_numpy(dtype)
 
 
 def numpy_dtype(name: str) -> np.dtype:
-    """Of a dtype or Element, the dtype of its arrays."""
+    """dtype of the arrays of a dtype or Element."""
     return ELEMENTS[name].numpy() if name in ELEMENTS else dtypes.to_numpy(name)
 
 
 def elements_of(name: str, shape: Sequence[int]) -> np.ndarray:
-    """Zeros of a dtype or Element, for looks at their type; they take no memory."""
+    """An array of zeros of a dtype or Element. The array takes no memory, and serves where only its type
+    matters."""
     if name == STRING.name:
         return np.broadcast_to(np.array("", object), tuple(shape))
     return np.broadcast_to(np.zeros((), numpy_dtype(name)), tuple(shape))
@@ -125,15 +117,15 @@ def elements_of(name: str, shape: Sequence[int]) -> np.ndarray:
 
 @dataclass(eq=False)
 class Strings:
-    """Texts and their numbers. ``within``: a table that this one goes on from: that of a model, which stays,
-    while those that a run brings are forgotten when it is over."""
+    """A table of texts and their numbers. ``within``: another table, which this table extends. A model's
+    table persists; the texts of a run go into an extension that is dropped after the run."""
 
     within: Strings | None = None
     texts: list[str] = field(default_factory=list)
     numbers: dict[str, int] = field(default_factory=dict)
 
     def number(self, text: str) -> int:
-        """Its number, a new one where it is not there yet."""
+        """Number of a text; a text that the table lacks is added."""
         found = self.within.numbers.get(text) if self.within is not None else None
         if found is None and (found := self.numbers.get(text)) is None:
             found = self.numbers[text] = len(self.texts) + (len(self.within.texts) if self.within else 0)
@@ -141,7 +133,7 @@ class Strings:
         return found
 
     def encoded(self, array: np.ndarray, what: str) -> np.ndarray:
-        """int64 numbers of an array of texts. Raises InputError for an element that is no text."""
+        """int64 numbers of an array of texts. Raises InputError if an element is not a text."""
         return np.array(self._numbers(array.reshape(-1).tolist(), what), np.int64).reshape(array.shape)
 
     def _numbers(self, texts: Iterable[Any], what: str) -> list[int]:
@@ -153,7 +145,7 @@ class Strings:
         return found
 
     def decoded(self, array: np.ndarray) -> np.ndarray:
-        """An object array of str."""
+        """Object array of str for an array of numbers."""
         own = self.within.texts if self.within is not None else []
         start, made = len(own), np.empty(array.shape, object)
         numbers = array.reshape(-1).tolist()
@@ -166,5 +158,5 @@ def _text(value: Any, what: str) -> str:
         try:
             return value.decode()
         except UnicodeDecodeError as error:
-            raise InputError(f"{what} has a text that is no UTF-8: {error}", got=value[:40]) from error
+            raise InputError(f"{what} has a text that is not UTF-8: {error}", got=value[:40]) from error
     raise InputError(f"{what} is of strings, and has {value!r}", got=type(value).__name__, wanted="str")

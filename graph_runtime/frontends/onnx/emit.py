@@ -1,4 +1,4 @@
-"""What a tape's outputs need -> a Model, with the names of the ONNX file."""
+"""Make a Model of the nodes on which a tape's outputs depend, with the names of the ONNX file."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from ...ir import builder as build
 from ...ir.graph import Graph
 from ...ir.model import Constant, Model, Note
 from ...ir.ops.moving.shape import exactly
-from .aliased import in_place
+from ...ir.overwrites import in_order
 from .tape import Tape, TapeNode, TapeValue
-
-__all__ = ["emit"]
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -26,20 +24,20 @@ def emit(
     aliases: Mapping[str, str] = _NONE,
     order: Sequence[str] = (),
 ) -> Model:
-    """The model; the tape's nodes are gone then. Inputs stay even where nothing reads them. An output's node
-    has the output's name; where the output is an input, a constant, one result of several or has a second
-    name, a reshape is that node.
-    ``aliases`` {output: the input that it is written into}, where all reads of that can come first.
-    ``order``: the outputs' names as the graph lists them, where it lists one more than once."""
+    """The Model; the tape's nodes are removed as they are added to it. Inputs that nothing reads are kept.
+    The node of an output has the output's name. A reshape becomes this node if the output is an input, a
+    constant or one of several results, or has a second name. ``aliases``: {output: the input whose memory the
+    output overwrites}; an alias is kept if all reads of the input can come before. ``order``: names of the
+    outputs as the graph lists them; needed if a name occurs more than once."""
     own = _named(outputs)
     kept = set(own.values())
     out = _Emitter(inputs, outputs, {value.name for value in inputs})
     nodes = _needed(tape, outputs.values())
     if aliases:
-        nodes, aliases = in_place(nodes, outputs, aliases)
+        nodes, aliases = _in_place(nodes, outputs, aliases)
     tape.nodes.clear()
     nodes.reverse()
-    while nodes:  # a node goes as soon as it is in the graph: both at once take twice the memory
+    while nodes:  # a node is dropped once it is in the graph, because keeping both takes twice the memory
         node = nodes.pop()
         out.node(node, keep=id(node) in kept)
         node.inputs = node.outputs = ()
@@ -51,7 +49,7 @@ def emit(
 
 
 def _named(outputs: Mapping[str, TapeValue]) -> dict[str, int]:
-    """Give the nodes that make one output, and nothing else, its name: {output: id of its node}."""
+    """{output: id of the node whose only result is the output}; such nodes get the output's name."""
     own: dict[str, int] = {}
     seen: set[int] = set()
     for name, value in outputs.items():
@@ -63,7 +61,7 @@ def _named(outputs: Mapping[str, TapeValue]) -> dict[str, int]:
 
 
 def _needed(tape: Tape, values: Iterable[TapeValue]) -> list[TapeNode]:
-    """The nodes that the values are computed from, in order."""
+    """The nodes on which the values depend, in order."""
     needed, stack = set(), [v.node for v in values if v.node is not None]
     while stack:
         node = stack.pop()
@@ -73,8 +71,36 @@ def _needed(tape: Tape, values: Iterable[TapeValue]) -> list[TapeNode]:
     return [node for node in tape.nodes if id(node) in needed]
 
 
+def _in_place(
+    nodes: Sequence[TapeNode], outputs: Mapping[str, TapeValue], aliases: Mapping[str, str]
+) -> tuple[list[TapeNode], dict[str, str]]:
+    """(the nodes, ordered so that inputs are read before they are overwritten; the aliases for which such an
+    order exists). An alias is dropped if its output has no node of its own; the output then gets separate
+    memory."""
+    at = {id(node): i for i, node in enumerate(nodes)}
+    readers: list[set[int]] = [set() for _ in nodes]
+    of_input: dict[str, set[int]] = {}
+    for i, node in enumerate(nodes):
+        for value in node.inputs:
+            if value.node is not None:
+                readers[at[id(value.node)]].add(i)
+            elif value.constant is None:
+                of_input.setdefault(value.name, set()).add(i)
+    made = [id(value) for value in outputs.values()]
+    read = {value.name for value in outputs.values() if value.node is None and value.constant is None}
+    own = {
+        name: source
+        for name, source in aliases.items()
+        if outputs[name].node is not None and made.count(id(outputs[name])) == 1 and source not in read
+    }
+    claims = [(at[id(outputs[name].node)], of_input.get(source, set())) for name, source in own.items()]
+    order, kept = in_order(readers, claims)
+    found = dict(each for each, follows in zip(own.items(), kept, strict=True) if follows)
+    return [nodes[i] for i in order], found
+
+
 class _Emitter:
-    """The builder in the making. A constant becomes a graph input where it is first read."""
+    """Builder of the graph. A constant becomes a graph input when it is first read."""
 
     def __init__(self, inputs: Sequence[TapeValue], outputs: Mapping[str, TapeValue], taken: set[str]):
         self.builder = build.GraphBuilder()
@@ -83,10 +109,10 @@ class _Emitter:
         self._counts: dict[str, int] = {}
         self._inputs = {v.name: self.builder.input(v.name, v.shape, v.type.dtype) for v in inputs}
         self._made = {id(v): self._inputs[v.name] for v in inputs}
-        self._outputs: dict[str, build.Value] = {}
+        self._outputs: dict[str, build.NodeValue] = {}
 
     def node(self, node: TapeNode, keep: bool) -> None:
-        """``keep``: its name is an output's."""
+        """Add a node. ``keep``: whether the node's name must stay, because it is an output's name."""
         reads = [self._read(value) for value in node.inputs]
         name = node.name if keep else self._unique(node.name or node.call.op)
         made = self.builder.add(node.call, reads, name)
@@ -99,17 +125,18 @@ class _Emitter:
         self._outputs[name] = made
 
     def listed(self, names: Iterable[str], aliases: Mapping[str, str]) -> None:
-        """The outputs that were made, in the order of ``names``; ``aliases`` as emit's."""
+        """Declare the outputs in the order of ``names``; ``aliases``: {output: the input whose memory it
+        overwrites}."""
         self.builder.output(*(self._outputs[name] for name in names))
         for name, source in aliases.items():
             self.builder.alias(self._outputs[name], self._inputs[source])
 
     def finish(self) -> Graph:
-        """The graph, once all is in it."""
+        """The finished graph."""
         self._made.clear()
         return self.builder.finish()
 
-    def _read(self, value: TapeValue) -> build.Value:
+    def _read(self, value: TapeValue) -> build.NodeValue:
         if id(value) not in self._made:
             name = self._unique(value.name or "constant")
             assert value.constant is not None, "inputs and results were made before they are read"

@@ -1,4 +1,5 @@
-"""ModelProto -> Model: names to values, node by node in the file's order, all refusals collected into one."""
+"""ModelProto -> Model: nodes are converted in the file's order, with a value for each name; all refusals are
+collected into one error."""
 
 from __future__ import annotations
 
@@ -15,26 +16,26 @@ from .context import Context, UnknownValueError, no_converter, table
 from .elements import BY_CODE
 from .emit import emit
 from .inlining import opset_of
+from .nodes import op_key
 from .parse import ParsedFile
-from .read import DTYPES, element_constant, tensor_constant
+from .read import DTYPES, initializer_constant
 from .tape import Tape, TapeSequence, TapeValue
 
-__all__ = ["UNKNOWN", "Failure", "Importer"]
-
-UNKNOWN = object()  # the result of a node that could not be converted
-_MOST_NAMED = 20  # nodes that an error names for one reason; its failures are all of them
-_BYTES_A_STEP = 64  # a node that has more counts as several: each iteration decodes it anew
+UNKNOWN = object()  # result of a node that could not be converted
+_MOST_NAMED = 20  # number of unconverted nodes that an error's text names per reason; ``failures`` has all
+_BYTES_A_STEP = 64  # a node of more bytes counts as several, because each iteration decodes it anew
 _MALFORMED = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, RuntimeError)
 
 
 class _UnknownError(Exception):
-    """A subgraph's result comes from a node outside that could not be converted."""
+    """The result of a subgraph depends on a node outside that could not be converted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A node that cannot be converted. ``path``: as $.graph.node[3]. ``error`` is None where its op has no
-    converter; nodes that need the results of such a node are not listed."""
+    """A node that cannot be converted. ``path``: place in the file, such as $.graph.node[3]. ``error``: the
+    error of the op's converter; None if there is no converter. Nodes that only depend on such a node have no
+    Failure."""
 
     node: str
     op: str
@@ -45,7 +46,8 @@ class Failure:
 
 @dataclass(eq=False)
 class Importer:
-    """Converts one file. ``scope``: the values of names of its graph, once model() has come to its nodes."""
+    """Conversion of one file. ``scope``: values by name; model() adds the file's inputs and constants before
+    it converts nodes."""
 
     source: ParsedFile
     tape: Tape = field(default_factory=Tape)
@@ -57,8 +59,8 @@ class Importer:
         self.tape.strings = self.source.file.strings
 
     def model(self) -> Model:
-        """Raises UnsupportedOpError, which lists every node that cannot be converted and why; GraphError for
-        a graph that is none."""
+        """The Model. Raises UnsupportedOpError, which lists every node that cannot be converted and why;
+        GraphError for an ill-formed graph."""
         graph = self.source.file.proto.graph
         self.tape.budget = Budget(len(self.source.file.data))
         scope = self.initializers(graph)
@@ -66,7 +68,7 @@ class Importer:
         inputs = []
         for info in graph.input:
             if info.name in scope:
-                continue  # before IR version 4 initialisers are listed among the inputs
+                continue  # before IR version 4 the inputs include initialisers
             if info.name in self.source.given:
                 scope[info.name] = self.tape.array(self.source.given[info.name], source=f"input {info.name}")
             else:
@@ -79,31 +81,31 @@ class Importer:
         outputs = {}
         for i, info in enumerate(graph.output):
             outputs[info.name] = self._output(scope, info, f"$.graph.output[{i}]")
-        scope.clear()  # a value that nothing reads any more goes while the graph is made
+        scope.clear()  # values are freed during emit, as soon as nothing needs them
         order = [info.name for info in graph.output]
         return emit(self.tape, inputs, outputs, self.notes, self.source.dims, order=order)
 
     def initializers(self, graph: Any, whole: bool = False) -> dict[str, Any]:
-        """{name: value} of a graph's initialisers. ``whole``: their data is in the graph, as a subgraph's."""
+        """{name: value} of a graph's initialisers. ``whole``: whether the data is in the ModelProto, as for
+        subgraphs."""
         self.tape.budget.step(CONSTANT * len(graph.initializer), "the initializers of a graph")
         found = {}
         for i, tensor in enumerate(graph.initializer):
+            constant = initializer_constant(self.source.file, tensor, None if whole else i)
             element = BY_CODE.get(tensor.data_type)
-            read = tensor_constant if element is None else element_constant
-            constant = read(self.source.file, tensor, f"initializer {tensor.name!r}", None if whole else i)
             found[tensor.name] = TapeValue(constant.type, tensor.name, constant, element=element)
         return found
 
     def _plain(self, info: Any, path: str, what: str) -> None:
-        """Raise UnknownValueError for a value of elements that a program has no dtype for."""
+        """Raise UnknownValueError for an input or output (``info``) whose elements have no dtype in
+        graphs."""
         element = BY_CODE.get(info.type.tensor_type.elem_type)
         if element is not None:
-            raise UnknownValueError(
-                f"{what} {info.name!r} is of {element.name}, for which a graph has no dtype; gr.create and "
-                "graph-runtime run take such values",
-                path=path,
-                got=element.name,
+            text = (
+                f"{what} {info.name!r} has elements of {element.name}, for which a graph has no dtype; "
+                "gr.create and graph-runtime run accept such values"
             )
+            raise UnknownValueError(text, path=path, got=element.name)
 
     def _output(self, scope: Mapping[str, Any], info: Any, path: str) -> TapeValue:
         value = scope[info.name]
@@ -116,13 +118,11 @@ class Importer:
         self._plain(info, path, "output")
         code = info.type.tensor_type.elem_type
         if code and DTYPES.get(code) != value.dtype:
-            raise GraphError(
+            text = (
                 f"output {info.name!r} is declared as {DTYPES.get(code, code)}, but the nodes "
-                f"make {value.dtype}",
-                path=path,
-                got=value.dtype,
-                wanted=DTYPES.get(code),
+                f"make {value.dtype}"
             )
+            raise GraphError(text, path=path, got=value.dtype, wanted=DTYPES.get(code))
         if self.source.batch:
             self.source.batch.check(info, value, path)
         return value
@@ -130,7 +130,7 @@ class Importer:
     # ---------------------------------------------------------------- nodes
 
     def nodes(self, graph: Any, scope: MutableMapping[str, Any], path: str, prefix: str = "") -> None:
-        """Convert a graph's nodes; results go into ``scope``."""
+        """Convert a graph's nodes; the results are added to ``scope``."""
         for i, node in enumerate(graph.node):
             self.tape.budget.step(1 + node.ByteSize() // _BYTES_A_STEP, f"{path}.node[{i}]")
             results = self.convert_node(node, scope, f"{path}.node[{i}]", prefix)
@@ -141,13 +141,14 @@ class Importer:
     def convert_node(
         self, node: Any, scope: MutableMapping[str, Any], path: str, prefix: str = ""
     ) -> list[Any]:
-        """A node's results; UNKNOWN, and what is wrong among the failures, where it cannot be converted."""
+        """Results of a node. If it cannot be converted, they are UNKNOWN, and the reason is among the
+        failures."""
         name = prefix + (node.name or next((o for o in node.output if o), node.op_type))
-        op = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
-        unknown = [UNKNOWN] * len(node.output)
-        entry = table().get(("" if node.domain == "ai.onnx" else node.domain, node.op_type))
+        key = op_key(node)
+        op, unknown = ".".join(filter(None, key)), [UNKNOWN] * len(node.output)
+        entry = table().get(key)
         if entry is None:
-            self._failed(name, op, "there is no converter for this op" + no_converter([node.domain]), path)
+            self._failed(name, op, "there is no converter for this op" + no_converter([key]), path)
             return unknown
         inputs = [scope[i] if i else None for i in node.input]
         if any(value is UNKNOWN for value in inputs):
@@ -164,18 +165,16 @@ class Importer:
         except (GraphError, KernelError) as error:
             if self.tape.budget.is_spent:
                 raise
-            self._failed(name, op, str(error), path, error)
-            return unknown
+            failed: GraphRuntimeError = error
         except MemoryError as error:
-            reason = f"it needs more memory than there is: {error}"
-            self._failed(name, op, reason, path, GraphError(reason))
-            return unknown
-        except _MALFORMED as error:  # converters may take for granted what the ONNX standard says
-            reason = f"the node is ill-formed: {type(error).__name__}: {error}"
-            self._failed(name, op, reason, path, GraphError(reason))
-            return unknown
-        self._name(self.tape.nodes[first:], results, name)
-        return results
+            failed = GraphError(f"it needs more memory than there is: {error}")
+        except _MALFORMED as error:  # converters rely on what the ONNX standard promises
+            failed = GraphError(f"the node is ill-formed: {type(error).__name__}: {error}")
+        else:
+            self._name(self.tape.nodes[first:], results, name)
+            return results
+        self._failed(name, op, str(failed), path, failed)
+        return unknown
 
     def _convert(
         self,
@@ -193,10 +192,12 @@ class Importer:
         def subgraph(graph: Any, bound: Mapping[str, TapeValue], step: str) -> list[TapeValue]:
             return self._subgraph(graph, scope, bound, f"{path}.{step}", f"{name}.{step}.")
 
+        outer = self.tape.what
         ctx = Context(
             self.tape, node, inputs, attrs, opset, op, len(node.output), subgraph, self.source.batch
         )
         results = entry.convert(ctx)
+        self.tape.what = outer
         results = list(results) if isinstance(results, (tuple, list)) else [results]
         if unread := ctx.unread():
             ctx.fail(f"attribute {unread[0]!r} is not supported")
@@ -208,9 +209,10 @@ class Importer:
     def _subgraph(
         self, graph: Any, scope: Mapping[str, Any], bound: Mapping[str, TapeValue], path: str, prefix: str
     ) -> list[TapeValue]:
-        """The outputs of a subgraph whose inputs are ``bound``. It sees the outer scope."""
+        """Values of a subgraph's outputs. ``bound``: {input of the subgraph: its value}; ``scope``: values of
+        the graph around the subgraph, which the subgraph also sees."""
         outer = scope.maps if isinstance(scope, ChainMap) else [scope]
-        inner = ChainMap({**bound}, *outer)  # a copy for each of many iterations takes too long
+        inner = ChainMap({**bound}, *outer)  # copying the scope in each iteration takes too long
         inner |= self.initializers(graph, whole=True)
         before = len(self.failures)
         self.nodes(graph, inner, path, prefix)
@@ -230,7 +232,8 @@ class Importer:
         return found
 
     def _name(self, nodes: list[Any], results: list[Any], name: str) -> None:
-        """The node that makes the result has the ONNX node's name, the others names derived from it."""
+        """Name new nodes. The node that makes the result gets the ONNX node's name, and the other nodes get
+        names derived from it."""
         made = [v for r in results for v in (r.values if isinstance(r, TapeSequence) else (r,))]
         last = {id(value.node) for value in made if value is not None and value.node is not None}
         for node in nodes:
@@ -243,11 +246,11 @@ class Importer:
         self, name: str, op: str, reason: str, path: str, error: GraphRuntimeError | None = None
     ) -> None:
         if error is not None:
-            error.__traceback__ = None  # it holds all that its frames saw
+            error.__traceback__ = None  # a traceback keeps all values of its frames alive
         self.failures.append(Failure(name, op, reason, path, error))
 
     def refuse(self) -> None:
-        """Raise one error about all failures, if there are any."""
+        """Raise one error that lists all failures, if there are any."""
         if not self.failures:
             return
         unknown = _unknown(self.failures)
@@ -271,7 +274,7 @@ class Importer:
 
 
 def _listed(failures: Sequence[Failure]) -> str:
-    """Every op with its first nodes and the reason, nodes that share both together."""
+    """Text of all failures. For each op and reason it lists the first nodes."""
     groups: dict[tuple[str, str], list[str]] = {}
     for failure in failures:
         groups.setdefault((failure.op, failure.reason), []).append(repr(failure.node))
@@ -283,7 +286,8 @@ def _listed(failures: Sequence[Failure]) -> str:
 
 
 def _unknown(failures: Sequence[Failure]) -> tuple[str, ...]:
-    """The graph inputs whose values would help, if that is all that the failures are about."""
+    """Names of the graph inputs whose values would make the conversion possible; () if a failure has another
+    cause than unknown values."""
     errors = [f.error for f in failures if isinstance(f.error, UnknownValueError)]
     if len(errors) < len(failures):
         return ()

@@ -1,51 +1,51 @@
-"""Calls of a model's own functions become the functions' nodes.
+"""Inlining: each call of a function that the model defines is replaced by the function's nodes.
 
-A function has defaults of its attributes (``attribute_proto``) and may have opsets of its own. ONNX asks that
-these define the function's ops as the model's do. Where they do not the model's count, as for ONNX Runtime; a
-node that fits the function's alone says so in its metadata, for ``opset_of``.
+A function has defaults for its attributes (``attribute_proto``) and may have opsets of its own. ONNX requires
+that the function's opsets and the model's define the function's ops alike. If they differ, the model's opset
+is used, as in ONNX Runtime; a node that is valid only in the function's opset gets that version in its
+metadata, which ``opset_of`` reads.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-__all__ = ["function_key", "inline_functions", "opset_of"]
+from .nodes import domain_of, op_key, subgraphs
 
-_OPSET = "graph_runtime.opset"  # metadata of a node
+_OPSET = "graph_runtime.opset"  # key in a node's metadata
+_BLANKS = "graph_runtime.blanks"  # domain of the added functions
 
 Key = tuple[str, str, str]
 
 
 def function_key(item: Any) -> Key:
-    """What a call and a function agree in: domain, name, overload."""
+    """Key (domain, name, overload) of a function or a call. A call and its function have equal keys."""
     name = item.op_type if hasattr(item, "op_type") else item.name
-    return _domain(item.domain), name, item.overload
+    return domain_of(item.domain), name, item.overload
 
 
 def opset_of(node: Any, opsets: Mapping[str, int]) -> int:
-    """The version of a node's domain; ``opsets``: the model's."""
+    """Version of the node's domain, from the node's metadata; if they have none, from ``opsets``. ``opsets``:
+    {domain: version} of the model."""
     for entry in node.metadata_props:
         if entry.key == _OPSET and entry.value.isdecimal():
             return int(entry.value[:9])
-    return opsets.get(_domain(node.domain), 1)
+    return opsets.get(domain_of(node.domain), 1)
 
 
 def inline_functions(proto: Any, opsets: Mapping[str, int], onnx: Any) -> None:
-    """Replace every call of a function of the ModelProto, in subgraphs and functions too, by its nodes; none
-    calls itself. ``opsets``: the model's."""
+    """Replace every call of a function of the ModelProto by the function's nodes, in subgraphs and functions,
+    too. No function may call itself. ``opsets``: {domain: version} of the model."""
     inliner = _Inliner(proto, opsets, onnx)
     inliner.graph(proto.graph)
     del proto.functions[:]
 
 
-def _domain(name: str) -> str:
-    return "" if name == "ai.onnx" else name
-
-
 class _Inliner:
-    """``numbers``: of calls, which make the names of their values unlike all others."""
+    """Inlines all calls of one model. ``numbers``: counter that gives each call a number, from which unique
+    names are made."""
 
     def __init__(self, proto: Any, opsets: Mapping[str, int], onnx: Any):
         self.onnx = onnx
@@ -55,18 +55,18 @@ class _Inliner:
         self.numbers = itertools.count(1)
 
     def fits(self, node: Any, version: int | None) -> bool:
-        """Whether a node is one of this version of its op."""
+        """Whether a node is valid in this version of its op."""
         try:
-            schema = self.onnx.defs.get_schema(node.op_type, version or 0, _domain(node.domain))
+            schema = self.onnx.defs.get_schema(node.op_type, version or 0, domain_of(node.domain))
         except self.onnx.defs.SchemaError:
             return False
         given = {attribute.name for attribute in node.attribute}
         return given <= schema.attributes.keys() and schema.min_input <= len(node.input) <= schema.max_input
 
     def graph(self, graph: Any) -> None:
-        """In place."""
+        """Inline calls in a graph, in place."""
         for node in graph.node:
-            for inner in _subgraphs(node):
+            for inner in subgraphs(node):
                 self.graph(inner)
         if any(function_key(node) in self.functions for node in graph.node):
             made = [new for node in graph.node for new in self._nodes(node)]
@@ -82,10 +82,11 @@ class _Inliner:
             return
         names = dict.fromkeys(function.input, "") | dict(zip(function.input, node.input, strict=False))
         passed = {out: name for out, name in zip(function.output, node.output, strict=False) if name}
-        attributes = {a.name: a for a in (*function.attribute_proto, *node.attribute)}  # the call's win
+        # attributes of the call override the function's defaults
+        attributes = {a.name: a for a in (*function.attribute_proto, *node.attribute)}
         call = _Call(self, function, f"__{next(self.numbers)}", names, attributes)
         for out, name in passed.items():
-            if out in names:  # a result that is an argument
+            if out in names:  # the result is also an argument
                 yield type(node)(op_type="Identity", input=[names[out]], output=[name])
             else:
                 call.names[out] = name
@@ -94,16 +95,17 @@ class _Inliner:
 
 
 class _Call:
-    """A function for one call: ``names`` of its values around the call, ``attributes`` by name."""
+    """One call of a function. ``names``: {name in the function: name outside}. ``attributes``: attributes of
+    the call, by name."""
 
     def __init__(
         self, inliner: _Inliner, function: Any, suffix: str, names: dict[str, str], attributes: dict[str, Any]
     ):
         self.inliner, self.suffix, self.names, self.attributes = inliner, suffix, names, attributes
-        self.versions = {_domain(o.domain): o.version for o in function.opset_import}
+        self.versions = {domain_of(o.domain): o.version for o in function.opset_import}
 
     def name(self, name: str) -> str:
-        """What a value of the function is called outside."""
+        """The name outside the function of a value in the function."""
         if name and name not in self.names:
             made = name + self.suffix
             while made in self.inliner.taken:
@@ -112,7 +114,7 @@ class _Call:
         return self.names.get(name, "")
 
     def node(self, body: Any) -> Any:
-        """A node of the function, as one of the graph around the call."""
+        """A node of the function, rewritten for the graph around the call."""
         node = type(body)()
         node.CopyFrom(body)
         self._renamed(node)
@@ -125,16 +127,17 @@ class _Call:
         attributes = list(filter(None, map(self._attribute, node.attribute)))
         del node.attribute[:]
         node.attribute.extend(attributes)
-        for inner in _subgraphs(node):
+        for inner in subgraphs(node):
             self._graph(inner)
-        domain = _domain(node.domain)
+        domain = domain_of(node.domain)
         own, around = self.versions.get(domain), self.inliner.opsets.get(domain)
         known = any(entry.key == _OPSET for entry in node.metadata_props)
         if own not in (None, around) and not known and not self.inliner.fits(node, around):
             node.metadata_props.add(key=_OPSET, value=str(own))
 
     def _attribute(self, attribute: Any) -> Any:
-        """The attribute that one of the call's is named by, None where the call has none; else itself."""
+        """The attribute; if it refers to an attribute of the call, that attribute, or None if the call lacks
+        it."""
         if not attribute.ref_attr_name:
             return attribute
         given = self.attributes.get(attribute.ref_attr_name)
@@ -153,14 +156,58 @@ class _Call:
         self.inliner.graph(graph)
 
 
-def _subgraphs(node: Any) -> list[Any]:
-    return [attribute.g for attribute in node.attribute if attribute.HasField("g")]
-
-
 def _names(graph: Any) -> Iterable[str]:
     for items in (graph.input, graph.initializer, graph.output):
         yield from (item.name for item in items)
     for node in graph.node:
         yield from node.output
-        for inner in _subgraphs(node):
+        for inner in subgraphs(node):
             yield from _names(inner)
+
+
+# ---------------------------------------------------------------- omitted inputs The onnx package's
+# inliner asks for the type of each input, even of one that is left out. The body of such a node is made here,
+# as a function of the model's own.
+
+
+def blanks_as_functions(
+    proto: Any, nodes: Iterable[Any], ops: Collection[tuple[str, str]], versions: Mapping[str, int], onnx: Any
+) -> bool:
+    """Replace nodes by calls of functions that are added to the ModelProto. A node of ``nodes`` is replaced
+    if its (domain, op) is in ``ops``, it omits an input, and its body in ONNX depends on the inputs. Returns
+    whether a node was replaced."""
+    found = [node for node in nodes if _leaves_out(node) and op_key(node) in ops]
+    types = _types(proto, onnx) if found else {}
+    made = []
+    for node in found:
+        domain = op_key(node)[0]
+        schema = onnx.defs.get_schema(node.op_type, versions[domain], domain)
+        if schema.has_context_dependent_function:
+            made.append((node, _body(node, schema, versions[domain], types, onnx)))
+    for number, (node, body) in enumerate(made):
+        body.domain, body.name = _BLANKS, f"{node.op_type}_{number}"
+        node.domain, node.op_type = body.domain, body.name
+    if made:
+        proto.functions.extend(body for _, body in made)
+        proto.opset_import.append(onnx.helper.make_opsetid(_BLANKS, 1))
+    return bool(made)
+
+
+def _leaves_out(node: Any) -> bool:
+    """Whether an input is omitted before one that is given."""
+    return "" in list(node.input)[: max((i for i, name in enumerate(node.input) if name), default=0)]
+
+
+def _body(node: Any, schema: Any, version: int, types: Mapping[str, Any], onnx: Any) -> Any:
+    """The FunctionProto by which ONNX defines a node, in the newest version that the model may use."""
+    fits = [v for v in schema.context_dependent_function_opset_versions if v <= version]
+    given = [types.get(name, onnx.TypeProto()).SerializeToString() for name in node.input]
+    make = schema.get_context_dependent_function_with_opset_version
+    return onnx.FunctionProto.FromString(make(max(fits), node.SerializeToString(), given))
+
+
+def _types(proto: Any, onnx: Any) -> dict[str, Any]:
+    """Types of a model's values, as far as ONNX can infer them."""
+    graph = onnx.shape_inference.infer_shapes(proto).graph
+    types = {w.name: onnx.helper.make_tensor_type_proto(w.data_type, w.dims) for w in graph.initializer}
+    return types | {v.name: v.type for v in (*graph.input, *graph.value_info, *graph.output)}

@@ -1,10 +1,10 @@
-"""A source -> ParsedFile: parsed, functions inlined, names and versions checked, dims bound."""
+"""A source -> ParsedFile: functions are inlined, names and versions are checked, and dimensions are bound."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +15,26 @@ from ...base.errors import GraphError, InputError, did_you_mean
 from ...base.exact import exactly
 from ...ir.graph import TensorType
 from .batch import Batch, set_batch
-from .blanks import blanks_as_functions
 from .budget import Budget
 from .context import table
 from .elements import ELEMENTS
-from .inlining import function_key, inline_functions, opset_of
+from .inlining import blanks_as_functions, function_key, inline_functions, opset_of
+from .nodes import all_nodes, op_key, sort_nodes
 from .read import ModelFile, open_model
-from .sorting import sort_nodes
 from .sparse_tensors import sparse_as_nodes
 from .validate import Size, check_graph, check_text, free_dims, input_types, opsets
 
-__all__ = ["ParsedFile", "all_nodes", "checked_file", "parse_file", "with_type"]
-
-_MOST_DEPTH = 100  # of functions in functions
-_BODY = 8  # nodes that ONNX defines an op by, more or less
-_COPIES = 4  # of an inlined model while it is made
-_CALL = 256  # bytes of a plain call of a function; names and attributes of longer ones are
-# repeated wherever its body reads them
+_MOST_DEPTH = 100  # depth of nested function calls
+_BODY = 8  # typical number of nodes in ONNX's definition of an op
+_COPIES = 4  # copies of an inlined model that exist while the inlined model is made
+_CALL = 256  # bytes of a short call of a function; the names and attributes of a longer call
+# are repeated wherever the function's body reads them
 
 
 @dataclass(frozen=True, slots=True)
 class _Grown:
-    """What a body is once all functions in it are inlined; ``names`` counts names and attributes in it."""
+    """Size of a body after all functions in it have been inlined; ``names`` counts its names and
+    attributes."""
 
     nodes: int
     nbytes: int
@@ -45,16 +43,16 @@ class _Grown:
 
 @dataclass(frozen=True)
 class ParsedFile:
-    """A file that may be imported. ``opsets``: {domain: version}. ``types``: of the graph's inputs. ``dims``:
-    dimensions that were bound. ``batch``: how the fixed batch was changed, None if it was not. ``given``:
-    values of inputs that become constants."""
+    """A file that is ready for an Importer. ``opsets``: {domain: version}. ``types``: types of the graph's
+    inputs. ``dims``: sizes of dimensions that were bound. ``batch``: change of the fixed batch; None if the
+    batch is unchanged. ``given``: values of inputs that become constants."""
 
     file: ModelFile
     opsets: dict[str, int]
-    types: dict[str, TensorType]
-    dims: dict[str, int]
-    batch: Batch | None
-    given: Mapping[str, np.ndarray]
+    types: dict[str, TensorType] = field(default_factory=dict)
+    dims: dict[str, int] = field(default_factory=dict)
+    batch: Batch | None = None
+    given: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 def parse_file(
@@ -65,7 +63,7 @@ def parse_file(
     values: Mapping[str, np.ndarray],
     folder: Path | None,
 ) -> ParsedFile:
-    """The file of ``source``, fit for an Importer; parameters as load_model's. Raises as load_model."""
+    """Parse ``source`` for an Importer. Parameters and errors are those of load_model."""
     file = checked_file(source, onnx, folder)
     known = {tensor.name for tensor in file.proto.graph.initializer}
     inputs = [info.name for info in file.proto.graph.input if info.name not in known]
@@ -79,8 +77,8 @@ def parse_file(
 
 
 def checked_file(source: Any, onnx: Any, folder: Path | None) -> ModelFile:
-    """The file with its nodes in order and its functions inlined, whatever its inputs are. ``source``: as
-    open_model's, or such a file."""
+    """The file with its functions inlined and its nodes in order; its inputs are not examined. ``source``: a
+    source as in open_model, or a ModelFile."""
     if isinstance(source, ModelFile):
         return source
     file = open_model(source, onnx, folder)
@@ -94,34 +92,31 @@ def checked_file(source: Any, onnx: Any, folder: Path | None) -> ModelFile:
 
 
 def with_type(value: np.ndarray, type_: TensorType, name: str) -> np.ndarray:
-    """The caller's value as the input's type. Raises InputError where that would change a number, and for
-    another shape; a single number fits every type of one element."""
+    """The caller's value in the input's type; a single number fits every type that has one element. Raises
+    InputError if the shape differs, or if conversion would change a number."""
     shaped = value.reshape(type_.shape) if value.size == type_.size == 1 else value
     if type_.dtype in ELEMENTS:
         if shaped.shape != type_.shape:
             raise InputError(f"input {name!r} is {type_}; its value has {value.shape}", got=value.shape)
         return shaped
     if shaped.shape != type_.shape:
-        raise InputError(
-            f"input {name!r} is {type_}; its value is {value.dtype.name}{list(value.shape)}",
-            got=value.shape,
-            wanted=type_.shape,
-        )
+        text = f"input {name!r} is {type_}; its value is {value.dtype.name}{list(value.shape)}"
+        raise InputError(text, got=value.shape, wanted=type_.shape)
     return exactly(shaped, dtypes.to_numpy(type_.dtype), f"input {name!r} is {type_}; its value")
 
 
 def _inline(file: ModelFile, onnx: Any, versions: Mapping[str, int]) -> None:
-    """Replace the model's own functions, and standard ops without a converter that ONNX itself defines by
-    others, by their bodies."""
+    """Replace calls of the model's functions by the functions' bodies. Standard ops without a converter are
+    replaced, too, if ONNX defines them by other ops."""
     if file.proto.functions:
         _bounded(file)
         inline_functions(file.proto, versions, onnx)
     seen: set[tuple[str, str]] = set()
-    while found := set(_expandable(file.proto.graph, onnx, versions)) - seen:  # bodies have such ops, too
+    while found := set(_expandable(file.proto.graph, onnx, versions)) - seen:  # new bodies may have such ops
         seen |= found
         count = len(list(_expandable(file.proto.graph, onnx, versions)))
         Budget(len(file.data)).step(count * _BODY, f"{file.name} has {count} ops that ONNX defines by others")
-        with contextlib.suppress(Exception):  # what stays is refused with the others
+        with contextlib.suppress(Exception):  # ops that remain are refused later, with all others
             if blanks_as_functions(file.proto, all_nodes(file.proto.graph), found, versions, onnx):
                 inline_functions(file.proto, versions, onnx)
             file.proto = onnx.inliner.inline_selected_functions(
@@ -130,18 +125,15 @@ def _inline(file: ModelFile, onnx: Any, versions: Mapping[str, int]) -> None:
 
 
 def _bounded(file: ModelFile) -> None:
-    """Raise GraphError where the model's functions would grow beyond reason, before they are inlined: a few
-    that call each other twice each can stand for more nodes than memory holds."""
+    """Raise GraphError before functions are inlined if they would grow beyond the file's budget: a few
+    functions that each call the next twice can stand for more nodes than memory holds."""
     functions = {function_key(f): f for f in file.proto.functions}
     sizes: dict[tuple[str, str, str], _Grown] = {}
 
     def size(body: Any, depth: int) -> _Grown:
         if depth > _MOST_DEPTH:
-            raise GraphError(
-                f"functions of {file.name} call each other more than {_MOST_DEPTH} deep, or in a circle",
-                got=depth,
-                wanted=_MOST_DEPTH,
-            )
+            text = f"functions of {file.name} call each other more than {_MOST_DEPTH} deep, or in a circle"
+            raise GraphError(text, got=depth, wanted=_MOST_DEPTH)
         nodes, nbytes, names = 0, sum(node.ByteSize() for node in body.node), 0
         for node in all_nodes(body):
             key = function_key(node)
@@ -160,28 +152,18 @@ def _bounded(file: ModelFile) -> None:
 
 
 def _expandable(graph: Any, onnx: Any, versions: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """(domain, op) of what ONNX defines by others and no converter takes."""
+    """(domain, op) of each op that has no converter but that ONNX defines by other ops."""
     known = table()
     for node in all_nodes(graph):
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        if (domain, node.op_type) not in known and domain in versions:
+        domain, op = key = op_key(node)
+        if key not in known and domain in versions:
             if _defined_by_others(onnx, node, opset_of(node, versions), domain):
-                yield domain, node.op_type
-
-
-def all_nodes(graph: Any) -> list[Any]:
-    """All nodes of a graph or a function, those of subgraphs too."""
-    found = list(graph.node)
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                found += all_nodes(attribute.g)
-    return found
+                yield domain, op
 
 
 def _defined_by_others(onnx: Any, node: Any, version: int, domain: str) -> bool:
-    """Whether ONNX has a body for the node's op; the node then gets the defaults of its attributes, which a
-    body takes for granted."""
+    """Whether ONNX defines the node's op by a body. Adds the defaults of missing attributes to the node,
+    because bodies need them."""
     try:
         schema = onnx.defs.get_schema(node.op_type, version, domain)
     except onnx.defs.SchemaError:

@@ -1,7 +1,8 @@
-"""Regular expressions as ONNX means them, RE2's: what takes more than one pass over a text is refused.
+"""Regular expressions as ONNX defines them, in RE2's syntax: a pattern that needs more than one pass over a
+text is refused.
 
-Python's parser reads a pattern; it is matched by the set of states that can be reached, never by trying one
-way after the other, so that no pattern takes more steps than states times characters.
+Python's parser reads the pattern. A match keeps the set of all states that can be reached, without
+backtracking, so that it never takes more steps than states times characters.
 """
 
 from __future__ import annotations
@@ -15,10 +16,8 @@ from typing import Any
 
 from ...base.errors import GraphError
 
-__all__ = ["Pattern"]
-
-_MOST_STATES = 10_000  # of a pattern, once its repeats are written out
-_MOST_REMEMBERED = 20_000  # steps
+_MOST_STATES = 10_000  # states of a pattern with its repeats expanded
+_MOST_REMEMBERED = 20_000  # steps that are cached
 _POSIX = {
     "alpha": "a-zA-Z",
     "digit": "0-9",
@@ -51,12 +50,14 @@ _ACCEPT = 0
 
 
 class Pattern:
-    """``fits(text)``: whether it is the whole of it; ``tokens(text)``: the longest parts that it is, one
-    behind the other. Raises GraphError for a pattern that is none, or one that RE2 refuses."""
+    """A compiled pattern. ``fits(text)``: whether the pattern matches the whole text. ``tokens(text)``:
+    matches in the text, one after another, each as long as possible. Raises GraphError for a pattern that is
+    invalid or that RE2 refuses."""
 
     def __init__(self, text: str):
         self.text = text
-        # of each state: a test of the next character, or what must hold here, or nothing; where it goes on
+        # for each state: a test of the next character or a condition on the position, or neither; and the
+        # states that follow
         self._tests: list[_Test | None] = [None]
         self._holds: list[Any] = [None]
         self._next: list[list[int]] = [[]]
@@ -91,7 +92,8 @@ class Pattern:
         return len(self._next) - 1
 
     def _sequence(self, items: Any, goes: int, flags: int) -> int:
-        """The state from which these lead to ``goes``."""
+        """The state at which the match of a sequence of items starts. ``goes``: state at which the match
+        continues after the items."""
         for op, argument in reversed(list(items)):
             goes = self._item(op, argument, goes, flags)
         return goes
@@ -129,7 +131,7 @@ class Pattern:
     # ---------------------------------------------------------------- matching
 
     def _closure(self, states: frozenset[int], before: str | None, after: str | None) -> set[int]:
-        """All states that can be reached without a character."""
+        """All states that can be reached without consuming a character."""
         seen, stack = set(states), list(states)
         while stack:
             at = stack.pop()
@@ -158,7 +160,7 @@ class Pattern:
         return found
 
     def fits(self, text: str) -> bool:
-        """Whether the pattern is the whole text."""
+        """Whether the pattern matches the whole text."""
         states, before = self._start, None
         for character in text:
             states = self._step(states, before, character)
@@ -168,7 +170,8 @@ class Pattern:
         return self._ends(states, before, None)
 
     def _ends(self, states: frozenset[int], before: str | None, after: str | None) -> bool:
-        """Whether these states are an end between two characters."""
+        """Whether the end state can be reached from ``states`` at the position between the characters
+        ``before`` and ``after``."""
         key = states, _kind(before), _kind(after)
         found = self._ended.get(key)
         if found is None:
@@ -178,7 +181,8 @@ class Pattern:
         return found
 
     def tokens(self, text: str, most_steps: int) -> Iterator[str]:
-        """The longest parts, from the left; none is empty. Raises GraphError after ``most_steps``."""
+        """Longest matches from left to right, without empty ones. Raises GraphError after ``most_steps``
+        steps."""
         at = steps = 0
         while at < len(text):
             states, end = self._start, at
@@ -197,12 +201,12 @@ class Pattern:
 
 
 def _kind(character: str | None) -> int:
-    """What places ask of a neighbour: 0 none, 1 a character, 2 of a word, 3 the end of a line."""
+    """Kind of a character next to a position: 0 none, 1 other, 2 part of a word, 3 newline."""
     return 0 if character is None else 2 if character in _WORD else 3 if character == "\n" else 1
 
 
 def _without_classes(text: str) -> str:
-    """[[:alpha:]] as Python's parser reads it."""
+    """The text with classes such as [[:alpha:]] in the form that Python's parser reads."""
     return re.sub(r"\[:(\^?)(\w+):\]", lambda m: _POSIX.get(m[2], m[0]) if not m[1] else m[0], text)
 
 
@@ -240,7 +244,8 @@ def _boundary(before: str | None, after: str | None) -> bool:
     return (before is not None and before in _WORD) != (after is not None and after in _WORD)
 
 
-# what must hold between two characters, None at the ends; whether lines have ends of their own
+# {position code: whether it holds, given the characters before and after it (None at the ends) and whether
+# each line has a beginning and an end}
 _PLACES: dict[Any, Callable[[str | None, str | None, bool], bool]] = {
     sre.AT_BEGINNING: lambda a, b, lines: a is None or (lines and a == "\n"),
     sre.AT_BEGINNING_STRING: lambda a, b, lines: a is None,

@@ -1,5 +1,5 @@
-"""Sparse tensors: Constant's attribute sparse_value, and a graph's sparse initialisers, which become such
-nodes. Graphs have dense ones, zero where the file says nothing."""
+"""Sparse tensors: Constant's attribute sparse_value, and a graph's sparse initialisers, which become Constant
+nodes. In graphs they are dense, with zeros where the file gives no value."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from ...base.errors import GraphError
 from ...ir.graph import TensorType
 from ...ir.model import Constant
 from .elements import BY_CODE
+from .nodes import subgraphs
 from .read import ModelFile, check_size, dims_of, dtype_name, tensor_constant
-
-__all__ = ["sparse_as_nodes", "sparse_constant"]
 
 
 def sparse_as_nodes(proto: Any) -> None:
-    """Make each sparse initialiser of a ModelProto a Constant before the nodes of its graph; an input of its
-    name, as files before IR version 4 have one, goes."""
+    """Replace each sparse initialiser of a ModelProto by a Constant node at the beginning of its graph. An
+    input of the same name, as in files before IR version 4, is removed."""
     _as_nodes(proto.graph)
     for function in proto.functions:
         _in_nodes(function.node)
@@ -28,9 +27,8 @@ def sparse_as_nodes(proto: Any) -> None:
 
 def _in_nodes(nodes: Any) -> None:
     for node in nodes:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                _as_nodes(attribute.g)
+        for inner in subgraphs(node):
+            _as_nodes(inner)
 
 
 def _as_nodes(graph: Any) -> None:
@@ -50,8 +48,8 @@ def _as_nodes(graph: Any) -> None:
 
 
 def sparse_constant(file: ModelFile, sparse: Any, what: str) -> Constant:
-    """The constant that a SparseTensorProto says, made dense when it is read. Raises GraphError for parts
-    that do not fit each other, as tensor_constant for each."""
+    """Constant of a SparseTensorProto, made dense when it is read. Raises GraphError if its parts do not fit
+    each other, and as tensor_constant for each part."""
     dims = dims_of(sparse, what)
     if sparse.values.data_type in BY_CODE:
         name = dtype_name(sparse.values.data_type, what)
@@ -62,12 +60,11 @@ def sparse_constant(file: ModelFile, sparse: Any, what: str) -> Constant:
     check_size(kind, what)
     fits = indices.type.shape in ((count,), (count, len(dims)))
     if len(values.type.shape) != 1 or indices.type.dtype != "int64" or not fits:
-        raise GraphError(
+        text = (
             f"{what} has values {values.type} and indices {indices.type}: indices of {count} values are "
-            f"int64[{count}] or int64[{count}, {len(dims)}]",
-            got=str(indices.type),
-            wanted=(count, len(dims)),
+            f"int64[{count}] or int64[{count}, {len(dims)}]"
         )
+        raise GraphError(text, got=str(indices.type), wanted=(count, len(dims)))
 
     def dense(of: np.ndarray, at: np.ndarray) -> np.ndarray:
         limits = np.array(dims if at.ndim == 2 else [math.prod(dims)], np.int64)

@@ -1,8 +1,8 @@
-"""Ops that make or read texts. They are plain Python on the host, between the programs of a flow; what only
-moves texts or asks whether two are equal is done in programs (elements.py).
+"""Ops that produce or read texts, in plain Python on the host between the specializations of a flow. Ops that
+only move texts or test their equality run inside the specializations (elements.py).
 
-A TextOp is made of a node before a run, with its attributes checked, and takes and gives arrays: object
-arrays of str where there are texts.
+A TextOp is a function from arrays to arrays; texts are object arrays of str. It is made from a node before a
+run, when the attributes are checked.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,20 +21,23 @@ from .elements import ELEMENTS, STRING
 from .read import dtype_name
 from .regular import Pattern
 
-__all__ = ["ALSO_TEXTS", "TEXTS", "TextOp"]
-
 TextOp = Callable[..., Sequence[np.ndarray]]
-_MOST_ELEMENTS = 2**31  # of one result
+_MOST_ELEMENTS = 2**31  # most elements of one result
 _MOST_CHARACTERS = 2**28
-_MOST_STEPS = 10_000_000  # of a pattern in one text
+_MOST_STEPS = 10_000_000  # most steps of a pattern in one text
 _Attrs = Mapping[str, Any]
 
 
 def _fits(count: int, what: str, most: int = _MOST_ELEMENTS) -> None:
-    """Raise GraphError for a result that would be larger than a host should make."""
+    """Raise GraphError if a result is too large for a host."""
     if count > most:
         text = f"{what} would have {count} elements or characters, at most {most}"
         raise GraphError(text, got=count)
+
+
+def _one_or_two(x: np.ndarray) -> None:
+    if x.ndim not in (1, 2):
+        raise GraphError(f"X must have one or two dimensions, got {list(x.shape)}", got=x.shape)
 
 
 def _each(function: Callable[[Any], Any], x: np.ndarray, dtype: Any = object) -> np.ndarray:
@@ -43,7 +47,7 @@ def _each(function: Callable[[Any], Any], x: np.ndarray, dtype: Any = object) ->
 
 
 def _ragged(rows: Sequence[Sequence[str]], shape: tuple[int, ...], pad: str) -> np.ndarray:
-    """[*shape, the most that a row has]: rows, and ``pad`` behind them."""
+    """[*shape, length of the longest row]: the rows, padded at the end with ``pad``."""
     width = max(map(len, rows), default=0)
     _fits(width * len(rows), "the result")
     made = np.full((len(rows), width), pad, object)
@@ -93,7 +97,7 @@ def _normalizer(attrs: _Attrs) -> TextOp:
 
     def run(x: np.ndarray) -> Sequence[np.ndarray]:
         if x.ndim not in (1, 2) or (x.ndim == 2 and len(x) != 1):
-            raise GraphError(f"X is [words] or [1, words], got {list(x.shape)}", got=x.shape)
+            raise GraphError(f"X must be [words] or [1, words], got {list(x.shape)}", got=x.shape)
         kept = [text for text in x.reshape(-1).tolist() if (text if exact else text.lower()) not in stop]
         found = [cased(text) for text in kept] if kept or not x.size else [""]
         return [np.array(found, object).reshape((1,) * (x.ndim - 1) + (len(found),))]
@@ -112,12 +116,13 @@ def _ngrams(attrs: _Attrs) -> TextOp:
         *(int(attrs[name]) for name in ("min_gram_length", "max_gram_length", "max_skip_count")),
     )
     if not 1 <= least <= longest or skips < 0:
-        raise GraphError(f"min_gram_length {least}, max_gram_length {longest}, max_skip_count {skips}")
+        raise GraphError(
+            f"min_gram_length {least}, max_gram_length {longest} or max_skip_count {skips} is invalid"
+        )
     lengths = [n for n in words.lengths if least <= n <= longest]
 
     def run(x: np.ndarray) -> Sequence[np.ndarray]:
-        if x.ndim not in (1, 2):
-            raise GraphError(f"X has one or two dimensions, got {list(x.shape)}", got=x.shape)
+        _one_or_two(x)
         rows = x.reshape(-1, x.shape[-1])
         _fits(len(rows) * words.width, "the result")
         made = np.zeros((len(rows), words.width), np.float32)
@@ -129,7 +134,7 @@ def _ngrams(attrs: _Attrs) -> TextOp:
 
 
 class _Ngrams:
-    """The n-grams of a TfIdfVectorizer by their words. ``width``: columns of the result."""
+    """The n-grams of a TfIdfVectorizer, by their words. ``width``: number of columns of the result."""
 
     def __init__(self, attrs: _Attrs):
         pool = list(attrs.get("pool_strings") or attrs.get("pool_int64s") or [])
@@ -139,7 +144,7 @@ class _Ngrams:
         if self.mode not in ("TF", "IDF", "TFIDF"):
             raise GraphError(f"mode is {self.mode!r}", got=self.mode)
         if not columns or min(columns) < 0 or starts != sorted(starts) or (starts and starts[0] < 0):
-            raise GraphError("ngram_counts go down, or ngram_indexes are below 0 or none")
+            raise GraphError("ngram_counts must not descend, and ngram_indexes must be 0 or more")
         self.width = max(columns) + 1
         _fits(self.width, "a row of the result")
         self.column: dict[tuple[Any, ...], int] = {}
@@ -149,17 +154,17 @@ class _Ngrams:
                 raise GraphError(f"n-grams of {n} do not fill {start} to {end} of a pool of {len(pool)}")
             for i in range(start, end, n):
                 if (column := next(at, None)) is None:
-                    raise GraphError(f"{len(columns)} ngram_indexes are fewer than n-grams")
+                    raise GraphError(f"there are only {len(columns)} ngram_indexes, fewer than n-grams")
                 self.column.setdefault(tuple(pool[i : i + n]), column)
         weights, self.weights = attrs.get("weights"), np.ones(self.width, np.float32)
         if weights:
             if len(weights) != len(columns):
-                raise GraphError(f"{len(weights)} weights for {len(columns)} n-grams")
+                raise GraphError(f"there are {len(weights)} weights for {len(columns)} n-grams")
             self.weights[columns] = weights
         self.lengths = sorted({len(words) for words in self.column})
 
     def count(self, row: list[Any], lengths: Sequence[int], skips: int, to: np.ndarray) -> None:
-        """Write what a row of words has."""
+        """Write the n-gram counts of a row of words to ``to``."""
         found: Counter[int] = Counter()
         for n in lengths:
             for step in range(1, 2 if n == 1 else skips + 2):
@@ -182,12 +187,11 @@ def _tokenizer(attrs: _Attrs) -> TextOp:
     marks = (["\x02"], ["\x03"]) if attrs.get("mark", 0) else ([], [])
     separators, expression = attrs.get("separators"), attrs.get("tokenexp")
     if bool(separators) == bool(expression) or least < 1:
-        raise GraphError("it has either separators or tokenexp, and a mincharnum of 1 or more")
+        raise GraphError("it must have either separators or tokenexp, and a mincharnum of 1 or more")
     cut = _by_expression(expression) if expression else _by_separators(separators or [])
 
     def run(x: np.ndarray) -> Sequence[np.ndarray]:
-        if x.ndim not in (1, 2):
-            raise GraphError(f"X has one or two dimensions, got {list(x.shape)}", got=x.shape)
+        _one_or_two(x)
         rows = [[word for word in cut(text) if len(word) >= least] for text in x.reshape(-1).tolist()]
         if any(rows):
             rows = [[*marks[0], *row, *marks[1]] for row in rows]
@@ -216,7 +220,7 @@ def _by_separators(separators: Sequence[str]) -> Callable[[str], list[str]]:
 
 
 def _between(pattern: Pattern, text: str) -> list[str]:
-    """The parts of a text that are no token of a pattern."""
+    """Parts of a text between matches of a pattern."""
     found, at = [], 0
     for token in pattern.tokens(text, _MOST_STEPS):
         here = text.index(token, at)
@@ -252,11 +256,12 @@ def _as(x: np.ndarray, to: str) -> np.ndarray:
         with np.errstate(over="ignore"):
             return wide.reshape(x.shape).astype(dtype)
     except OverflowError as error:
-        raise GraphError(f"a text says a number that {to} does not hold") from error
+        raise GraphError(f"a text has a number that {to} cannot hold") from error
 
 
 def _written(dtype: np.dtype) -> Callable[[Any], str]:
-    """As ONNX Runtime writes numbers: 8 digits of float32 and of what is narrower, 17 of float64."""
+    """A function that writes numbers as ONNX Runtime does: 8 digits for float32 and narrower floats, 17 for
+    float64."""
     if dtype.kind in "iub" and dtype.name not in ELEMENTS:
         return lambda value: str(int(value)) if dtype.kind != "b" else str(bool(value))
     digits = 17 if dtype == np.float64 else 8
@@ -272,22 +277,17 @@ def _written(dtype: np.dtype) -> Callable[[Any], str]:
     return write
 
 
-def _number(text: str) -> float:
+def _number(text: str, kind: type = float, most: float = math.inf, what: str = "number") -> Any:
+    """The number that a text represents."""
     try:
-        if "_" not in text:
-            return float(text)
+        if "_" not in text and len(text) < most:
+            return kind(text)
     except ValueError:
         pass
-    raise GraphError(f"{text[:40]!r} is no number", got=text[:40])
+    raise GraphError(f"{text[:40]!r} is not a {what}", got=text[:40])
 
 
-def _whole(text: str) -> int:
-    try:
-        if "_" not in text and len(text) < 40:
-            return int(text)
-    except ValueError:
-        pass
-    raise GraphError(f"{text[:40]!r} is no whole number", got=text[:40])
+_whole = partial(_number, kind=int, most=40, what="whole number")
 
 
 def _unique(attrs: _Attrs) -> TextOp:

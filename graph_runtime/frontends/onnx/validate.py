@@ -1,4 +1,4 @@
-"""What must hold before a node is converted: versions, names, order; and the types of the graph's inputs."""
+"""Checks before nodes are converted (versions, names, order), and the types of the graph's inputs."""
 
 from __future__ import annotations
 
@@ -11,52 +11,40 @@ import numpy as np
 from ...base.errors import DocumentError, GraphError, InputError, did_you_mean
 from ...ir.graph import TensorType
 from .elements import ELEMENTS
+from .nodes import domain_of, subgraphs
 from .read import check_size, dtype_name
-
-__all__ = [
-    "NEWEST",
-    "OLDEST",
-    "UnboundDimsError",
-    "check_graph",
-    "check_text",
-    "free_dims",
-    "input_types",
-    "opsets",
-    "own_inputs",
-    "symbolic_shape",
-]
 
 
 class UnboundDimsError(InputError):
-    """Dimensions that nothing binds; ``wanted`` lists them."""
+    """Some dimensions have no size; ``wanted`` lists these dimensions."""
 
 
-Size = int | tuple[int, ...]  # of a dimension, or all of an input
-OLDEST, NEWEST = 7, 28  # of the default domain: those that the converters were written for
+Size = int | tuple[int, ...]  # size of one dimension, or all sizes of an input
+OLDEST, NEWEST = 7, 28  # opsets of the default domain that the converters support
 
 
 def opsets(model: Any, onnx: Any) -> dict[str, int]:
-    """{domain: version}. A model may be older than the oldest opset if its ops have not changed until then.
+    """{domain: version}. A model may have an opset older than the oldest supported opset, if the ops that it
+    uses have not changed since.
 
     Raises GraphError for a version of the default domain that the converters do not know.
     """
-    found = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
+    found = {domain_of(o.domain): o.version for o in model.opset_import}
     version = found.setdefault("", OLDEST)
     old = version < OLDEST and not all(
-        _unchanged(onnx, node.op_type, version) for node in model.graph.node if node.domain in ("", "ai.onnx")
+        _unchanged(onnx, node.op_type, version) for node in model.graph.node if not domain_of(node.domain)
     )
     if old or version > NEWEST:
-        raise GraphError(
+        text = (
             f"the model is of opset {version}; opsets {OLDEST} to {NEWEST} are supported. "
-            f"onnx.version_converter may help",
-            path="$.opset_import",
-            got=version,
+            "onnx.version_converter may help"
         )
+        raise GraphError(text, path="$.opset_import", got=version)
     return found
 
 
 def _unchanged(onnx: Any, op: str, version: int) -> bool:
-    """Whether an op of this version is that of the oldest opset."""
+    """Whether an op is the same in this version and in the oldest supported opset."""
     try:
         made = [onnx.defs.get_schema(op, v, "").since_version for v in (version, OLDEST)]
     except onnx.defs.SchemaError:
@@ -65,13 +53,13 @@ def _unchanged(onnx: Any, op: str, version: int) -> bool:
 
 
 def check_text(model: Any) -> None:
-    """Raise DocumentError where a name is no UTF-8: the parser hands such out as bytes."""
+    """Raise DocumentError if a name is not UTF-8; the parser returns such a name as bytes."""
     texts = [o.domain for o in model.opset_import]
     for f in model.functions:
         texts += [f.domain, f.name, *f.input, *f.output, *f.attribute, *(o.domain for o in f.opset_import)]
     bodies = [f.node for f in model.functions]
     if not _all_text(texts) or not _readable(model.graph) or not all(map(_nodes_readable, bodies)):
-        raise DocumentError("no ONNX model: a name in it is no UTF-8 text")
+        raise DocumentError("no ONNX model: a name in it is not UTF-8 text")
 
 
 def _readable(graph: Any) -> bool:
@@ -86,7 +74,7 @@ def _nodes_readable(nodes: Iterable[Any]) -> bool:
     for node in nodes:
         texts += [node.op_type, node.domain, node.name, *node.input, *node.output]
         texts += [text for a in node.attribute for text in (a.name, a.ref_attr_name)]
-    inner = [a.g for node in nodes for a in node.attribute if a.HasField("g")]
+    inner = [graph for node in nodes for graph in subgraphs(node)]
     return _all_text(texts) and all(map(_readable, inner))
 
 
@@ -95,21 +83,18 @@ def _all_text(texts: Iterable[Any]) -> bool:
 
 
 def check_graph(graph: Any, path: str = "$.graph", outer: tuple[Set[str], ...] = ()) -> None:
-    """Names are made once and before they are read; subgraphs too. ``outer``: what the graphs around a
-    subgraph made before it.
+    """Check that each name is defined once, and before it is read; subgraphs are checked, too. ``outer``:
+    names that the graphs around a subgraph define before it.
 
-    Raises GraphError, which says whether a name that is read too early is made later (a cycle) or never.
+    Raises GraphError, which says whether a name that is read too early is defined later (a cycle) or never.
     """
     made: set[str] = set()
     for kind, items in (("input", graph.input), ("initializer", graph.initializer)):
         seen: set[str] = set()
         for i, item in enumerate(items):
             if not item.name or item.name in seen:
-                raise GraphError(
-                    f"{kind} {item.name!r} " + ("stands twice" if item.name else "has no name"),
-                    path=f"{path}.{kind}[{i}]",
-                    got=item.name,
-                )
+                text = f"{kind} {item.name!r} " + ("occurs twice" if item.name else "has no name")
+                raise GraphError(text, path=f"{path}.{kind}[{i}]", got=item.name)
             seen.add(item.name)
         made |= seen
     later = {name for node in graph.node for name in node.output if name}
@@ -117,11 +102,8 @@ def check_graph(graph: Any, path: str = "$.graph", outer: tuple[Set[str], ...] =
         _check_node(node, f"{path}.node[{i}]", made, later, outer)
     for i, info in enumerate(graph.output):
         if not _is_made(info.name, made, outer):
-            raise GraphError(
-                f"no node makes output {info.name!r}{did_you_mean(info.name, later)}",
-                path=f"{path}.output[{i}]",
-                got=info.name,
-            )
+            text = f"no node makes output {info.name!r}{did_you_mean(info.name, later)}"
+            raise GraphError(text, path=f"{path}.output[{i}]", got=info.name)
     if not graph.output:
         raise GraphError("the graph has no outputs", path=path)
 
@@ -136,34 +118,24 @@ def _check_node(node: Any, path: str, made: set[str], later: set[str], outer: tu
             text = (
                 "which is made from this node's own result: the graph has a cycle"
                 if name in later
-                else f"which nothing makes{did_you_mean(name, chain(made, *outer))}"
+                else f"which no node makes{did_you_mean(name, chain(made, *outer))}"
             )
-            raise GraphError(
-                f"node {node.name!r} ({node.op_type}) reads {name!r}, {text}",
-                path=f"{path}.input[{k}]",
-                node=node.name,
-                op=node.op_type,
-                got=name,
-            )
+            reason = f"node {node.name!r} ({node.op_type}) reads {name!r}, {text}"
+            raise GraphError(reason, path=f"{path}.input[{k}]", node=node.name, op=node.op_type, got=name)
     for attribute in node.attribute:
         if attribute.HasField("g"):
             check_graph(attribute.g, f"{path}.{attribute.name}", (*outer, made))
     for k, name in enumerate(node.output):
         if name and _is_made(name, made, outer):
-            raise GraphError(
-                f"node {node.name!r} ({node.op_type}) makes {name!r}, which there is already",
-                path=f"{path}.output[{k}]",
-                node=node.name,
-                op=node.op_type,
-                got=name,
-            )
+            reason = f"node {node.name!r} ({node.op_type}) makes {name!r}, which exists already"
+            raise GraphError(reason, path=f"{path}.output[{k}]", node=node.name, op=node.op_type, got=name)
         if name:
             made.add(name)
 
 
 def free_dims(graph: Any) -> None:
-    """Name dimensions without a size, and those that some tools write as -1, "?" or "None" because they do
-    not know them: <input>.<axis>."""
+    """Name the dimensions that have no size <input>.<axis>; these include dimensions that some tools write as
+    -1, "?" or "None" for unknown."""
     for info in chain(graph.input, graph.output):
         for axis, dim in enumerate(info.type.tensor_type.shape.dim):
             unknown = dim.dim_value == -1 if dim.HasField("dim_value") else dim.dim_param in ("", "?", "None")
@@ -177,12 +149,12 @@ def input_types(
     values: Mapping[str, np.ndarray],
     only: Set[str] | None = None,
 ) -> tuple[dict[str, TensorType], dict[str, int]]:
-    """(type of each input that is no initialiser, the symbolic dimensions that were bound).
+    """({input that is not an initialiser: type}, {symbolic dimension: size}).
 
-    A dimension without a name is called "<input>.<axis>"; an input without a shape has one that its own name
-    binds to several sizes. ``values``: of inputs, whose sizes bind dimensions, too. ``only``: names of the
-    inputs that are looked at. Raises InputError for
-    dimensions that nothing binds (all in one) or that are not in the model, GraphError for inputs that are no
+    ``dims``: {dimension: size} that the caller gives. A dimension without a name is called "<input>.<axis>";
+    an input without a shape gets all its sizes under the input's name. ``values``: values of inputs, whose
+    sizes also bind dimensions. ``only``: names of the inputs to include. Raises InputError for dimensions
+    that nothing binds (one error lists all) or that the model lacks, GraphError for inputs that are not
     tensors.
     """
     _check_sizes(dims)
@@ -202,18 +174,18 @@ def input_types(
             raise InputError(f"the model has no dimension {name!r}{did_you_mean(name, names)}", got=name)
     if unbound:
         first = unbound[0].partition(" ")[0]
-        raise UnboundDimsError(
-            f"dimensions without a size: {', '.join(unbound)}; bind each, as in --dim {first}=1",
-            wanted=tuple(unbound),
-        )
+        reason = f"dimensions without a size: {', '.join(unbound)}; bind each, as in --dim {first}=1"
+        raise UnboundDimsError(reason, wanted=tuple(unbound))
     return types, {name: size for name, size in known.items() if isinstance(size, int) and name in names}
 
 
 def symbolic_shape(info: Any, path: str) -> list[int | str] | None:
-    """The dimensions of an input or output, sizes or names; None where the file does not say."""
+    """Dimensions of an input or output, as sizes or names; None if the file does not give a shape."""
     kind = info.type.WhichOneof("value")
     if kind != "tensor_type":
-        raise GraphError(f"input {info.name!r} is no tensor but {kind or 'not typed'}", path=path, got=kind)
+        raise GraphError(
+            f"input {info.name!r} is not a tensor but {kind or 'not typed'}", path=path, got=kind
+        )
     if not info.type.tensor_type.HasField("shape"):
         return None
     return [
@@ -223,7 +195,8 @@ def symbolic_shape(info: Any, path: str) -> list[int | str] | None:
 
 
 def own_inputs(graph: Any) -> Iterator[tuple[str, Any]]:
-    """(path, input) of those that are no initialisers, as all are listed before IR version 4."""
+    """(path, input) of each input that is not an initialiser; before IR version 4 the inputs include
+    initialisers."""
     initial = {tensor.name for tensor in graph.initializer}
     for i, info in enumerate(graph.input):
         if info.name not in initial:
@@ -231,7 +204,7 @@ def own_inputs(graph: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _sizes_of(values: Mapping[str, np.ndarray], shapes: Mapping[str, Any]) -> dict[str, Size]:
-    """What values of inputs say about dimensions."""
+    """{dimension: size} that follow from the values of inputs."""
     found: dict[str, Size] = {}
     for name, value in values.items():
         shape = shapes.get(name, ())
@@ -245,7 +218,7 @@ def _sizes_of(values: Mapping[str, np.ndarray], shapes: Mapping[str, Any]) -> di
 
 
 def _missing(name: str, shape: list[int | str] | None, known: Mapping[str, Size]) -> list[str]:
-    """What of an input nothing binds."""
+    """Descriptions of an input's dimensions that nothing binds."""
     if shape is None:
         return [] if isinstance(known.get(name), tuple) else [f"{name} (the whole shape, as 1x3x224x224)"]
     return [
@@ -263,7 +236,11 @@ def _bound(name: str, shape: list[int | str] | None, known: Mapping[str, Size]) 
 
 def _input_type(info: Any, shape: list[int], path: str) -> TensorType:
     if min(shape, default=0) < 0:
-        raise GraphError(f"input {info.name!r} has the shape {shape}", path=path, got=shape)
+        raise GraphError(
+            f"input {info.name!r} has the shape {shape}, with a negative size",
+            path=path,
+            got=shape,
+        )
     dtype = dtype_name(info.type.tensor_type.elem_type, f"input {info.name!r}")
     held = ELEMENTS[dtype].stored if dtype in ELEMENTS else dtype
     check_size(TensorType(held, tuple(shape)), f"input {info.name!r}", path=path)

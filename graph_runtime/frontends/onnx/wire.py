@@ -1,8 +1,8 @@
 """The bytes of an ONNX file -> the model without its weights, and where each weight's bytes lie.
 
-A protobuf parser copies every weight into memory of its own and takes no file of 2 GiB and more. So the wire
-format is walked here just as deep as ModelProto.graph.initializer[i].raw_data; what is left, structure and
-small tensors, goes to the parser. Everything read is checked against the end of its message.
+A protobuf parser copies every weight, and accepts no file of 2 GiB or more. Therefore this module walks the
+wire format itself, down to ModelProto.graph.initializer[i].raw_data, and gives the parser only the rest: the
+structure and small tensors. Everything read is checked against the end of its message.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ from dataclasses import dataclass
 
 from ...base.errors import DocumentError
 
-__all__ = ["Span", "split"]
-
 _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9  # field numbers of ModelProto, GraphProto, TensorProto
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_FIELDS = 10_000, 8  # fields of a message: an allowance, and one for so many bytes
-_INLINE = 1024  # bytes; smaller raw data stays where it is
+_FIELDS = 10_000, 8  # fields of a message: at most 10,000 plus one per 8 bytes
+_INLINE = 1024  # bytes; shorter raw data stays in the message
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +27,9 @@ class Span:
 
 
 def split(data: memoryview) -> tuple[bytes, dict[int, Span]]:
-    """(the serialised model without large raw data, {index of the initializer: its raw data}).
+    """(the serialised model without large raw data, {index of an initialiser: span of its raw data}).
 
-    Raises DocumentError where the bytes are no protobuf message.
+    Raises DocumentError if the bytes are not a protobuf message.
     """
     spans: dict[int, Span] = {}
     model, count = bytearray(), 0
@@ -45,7 +43,7 @@ def split(data: memoryview) -> tuple[bytes, dict[int, Span]]:
 
 
 def _graph(data: memoryview, span: Span, spans: dict[int, Span], index: int) -> tuple[bytes, int]:
-    """The message without its weights, and the number of initialisers up to its end."""
+    """(the bytes of the GraphProto without its weights, the index after its last initialiser)."""
     out = bytearray()
     for field, whole, body in _fields(data, span.offset, span.length):
         if field != _INITIALIZER or body is None:
@@ -64,7 +62,7 @@ def _tensor(data: memoryview, span: Span, spans: dict[int, Span], index: int) ->
             spans[index] = raw
             continue
         if raw is not None:
-            spans.pop(index, None)  # of a repeated field the last one counts
+            spans.pop(index, None)  # if a field is repeated, the last one counts
         out += data[whole.offset : whole.offset + whole.length]
     return bytes(out)
 
@@ -79,7 +77,8 @@ def _append(out: bytearray, field: int, body: bytes) -> None:
 
 
 def _fields(data: memoryview, begin: int, length: int) -> Iterator[tuple[int, Span, Span | None]]:
-    """(number, the field with its tag, the body of a length-delimited one) of each field of a message."""
+    """(number, the whole field with its tag, the body if it is length-delimited) of each field of a
+    message."""
     at, end, left = begin, begin + length, _FIELDS[0] + length // _FIELDS[1]
     while at < end:
         start, left = at, left - 1
@@ -97,11 +96,8 @@ def _fields(data: memoryview, begin: int, length: int) -> Iterator[tuple[int, Sp
         elif wire in (_FIXED64, _FIXED32):
             at += 8 if wire == _FIXED64 else 4
         else:
-            raise DocumentError(
-                f"no ONNX model: byte {start} has wire type {wire}, which protobuf has not",
-                got=wire,
-                offset=start,
-            )
+            reason = f"no ONNX model: byte {start} has wire type {wire}, which protobuf does not know"
+            raise DocumentError(reason, got=wire, offset=start)
         if at > end:
             raise DocumentError(
                 f"the ONNX model is cut off: the field at byte {start} ends at byte {at}, "

@@ -1,27 +1,46 @@
-"""Attributes and types over the tokens of a text."""
+"""Reads attributes and types from the tokens of a text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NoReturn
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NoReturn, TypeVar
 
-from .mlir_types import is_type, type_of
+from ...ir.graph import TensorType
 from .syntax import Dense, ForeignType, FuncType, Opaque, OpRegion, Type
 from .tokens import Text
 
-__all__ = ["Attributes"]
-
+T = TypeVar("T")
 _MOST_NESTED = 64
-_MOST_DIGITS = 400  # of a number
-_MOST_SAID = 64  # tokens of what is left out, and characters of each
-# Values, types and attributes: an allowance, and one for so many bytes. An op of 40 has four.
+_MOST_DIGITS = 400  # most digits of a number in a text
+_MOST_SAID = 64  # most tokens kept of a skipped part, and most characters of each
+# Most values, types and attributes of a text: an allowance, plus one per 10 bytes. An op of 40 bytes has
+# four.
 _PARTS = 1 << 17, 10
 _CLOSES = {"(": ")", "[": "]", "{": "}", "<": ">"}
+_DTYPES = {
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "i1": "bool",
+    **{
+        f"{sign}{bits}": f"{name}{bits}"
+        for sign, name in (("i", "int"), ("si", "int"), ("ui", "uint"))
+        for bits in (8, 16, 32, 64)
+    },
+}
+_TENSOR = re.compile(r"tensor<\s*+((?:\d{1,19}+\s*+x\s*+){0,64}+)([a-z]++\d{1,2}+)\s*+>", re.ASCII)
+_MOST_KNOWN = 1024  # most characters of a cached type
+_SCALAR = re.compile(r"(?:[su]?i|b?f|tf)\d+\w*|index|none|complex|tuple|vector|memref")
 
 
 class Attributes:
-    """A place in the tokens, and what can be read there. ``tokens[i]`` is next; the one before it and two
-    behind it are there, too. ``names`` are values that can be read here."""
+    """A position in the tokens, with methods that read from there. ``tokens``: list of tokens around the
+    position; ``tokens[i]`` is the next one, and the list also has the token before it and the two tokens
+    after it. ``names``: names of values that may be read at this position.
+    """
 
     def __init__(self, text: Text):
         self.text, self.i = text, 0
@@ -29,7 +48,7 @@ class Attributes:
         self.type_aliases: dict[str, Type] = {}
         self.blobs: dict[str, str] = {}
         self.names: dict[str, str] = {}
-        self.bare = False  # whether ": type" behind a number is not the number's
+        self.bare = False  # a ": type" after a number is not part of the number
         self._depth = 0
         self._parts = _PARTS[0] + len(text.data) // _PARTS[1]
         self._windows, self._before, self._edge = text.windows(), 0, 0
@@ -40,11 +59,11 @@ class Attributes:
 
     @property
     def at(self) -> int:
-        """The number of the token that is next."""
+        """Number of the next token."""
         return self._before + self.i
 
     def _more(self) -> None:
-        """Take the next window, behind the token before the next one."""
+        """Append the next window of tokens; of the old tokens, keep only the token before the next one."""
         kept = max(self.i - 1, 0)
         new = next(self._windows, None)
         self.tokens = self.tokens[kept:] + (["", "", ""] if new is None else new)
@@ -55,7 +74,7 @@ class Attributes:
         self._edge = len(self.tokens) - (3 if new is not None else 1)
 
     def skip(self) -> None:
-        """Leave out a token."""
+        """Skip a token."""
         self.i += 1
         if self.i > self._edge:
             self._more()
@@ -64,7 +83,7 @@ class Attributes:
         return self.tokens[self.i]
 
     def next(self) -> str:
-        """The next token, which is gone then."""
+        """The next token, which is consumed."""
         token = self.tokens[self.i]
         if not token:
             self.fail("the text ends here")
@@ -74,7 +93,7 @@ class Attributes:
         return token
 
     def accept(self, token: str) -> bool:
-        """Whether this token is next; it is gone then."""
+        """Consume the next token if it equals ``token``; returns whether it did."""
         if self.tokens[self.i] != token:
             return False
         self.i += 1
@@ -87,25 +106,35 @@ class Attributes:
             self.fail(f"{token!r} is expected, got {self.tokens[self.i][:60]!r}")
 
     def part(self, count: int = 1) -> None:
-        """Count what the tree of the text gets. Raises DocumentError where a text has too much of that for
-        its size, which no program writes."""
+        """Count ``count`` more values, types or attributes. Raises DocumentError if there are more than any
+        writer produces in a text of this size."""
         self._parts -= count
         if self._parts < 0:
             self.fail(f"a text of {len(self.text.data)} bytes has too many values, types and attributes here")
 
+    def several(self, end: str, read: Callable[[], T]) -> list[T]:
+        """Read items separated by commas, up to the token ``end``. ``read``: reads one item."""
+        found: list[T] = []
+        while not self.accept(end):
+            if found:
+                self.expect(",")
+            found.append(read())
+        return found
+
     def define(self, name: str) -> str:
-        """A name of a value, which must be new here."""
+        """Define the name of a value; it must not be defined here yet."""
         if name in self.names:
             self.fail(f"{name} is defined twice", self.at - 1)
         self.names[name] = name
         return name
 
     def fail(self, reason: str, at: int | None = None, **fields: Any) -> NoReturn:
-        """Raise DocumentError with line and column of a token, the next one by default."""
+        """Raise DocumentError with line and column of a token. ``at``: number of the token; None: the next
+        token."""
         self.text.fail(reason, self.at if at is None else at, **fields)
 
     def value(self) -> str:
-        """The name of a value that is read."""
+        """Consume the name of a value."""
         token = self.next()
         if not token.startswith("%") or ":" in token:
             self.fail(f"a value is expected, got {token[:60]!r}", self.at - 1)
@@ -113,7 +142,7 @@ class Attributes:
         return self.names.get(token) or token.removesuffix("#0")
 
     def symbol(self) -> str:
-        """@name."""
+        """Read a symbol, @name."""
         token = self.next()
         if not token.startswith("@") or len(token) < 2:
             self.fail(f"a @symbol is expected, got {token[:60]!r}", self.at - 1)
@@ -126,7 +155,7 @@ class Attributes:
             self.skip_balanced()
 
     def skip_balanced(self) -> str:
-        """Skip what is between this bracket and its partner; its first tokens."""
+        """Skip from this bracket to its partner; returns the text of the first tokens that were skipped."""
         begin, stack, said = self.at, list[str](), list[str]()
         while True:
             token = self.next() if self.peek() else self.fail("a bracket is not closed", begin)
@@ -143,35 +172,30 @@ class Attributes:
                 return "".join(said)
 
     def region(self, args: Sequence[str] = ()) -> OpRegion:
-        """{ one block } that can read ``args``; descent.py reads it."""
+        """Read a region { one block } whose ops can read ``args``; descent.py implements it."""
         raise NotImplementedError
 
     # ---------------------------------------------------------------- types
 
     def type(self) -> Type:
-        """A type of a value."""
+        """Read the type of a value."""
         at = self.at
         token = self.next()
         self.part()
         if token.startswith("tensor<"):
-            return type_of(token)
+            return _type_of(token)
         if token in self.type_aliases:
             return self.type_aliases[token]
-        if not is_type(token):
+        if not _is_type(token):
             self.fail(f"a type is expected, got {token[:60]!r}", at)
         return ForeignType(token[:_MOST_SAID] + (self.skip_balanced() if self.peek() == "<" else ""))
 
     def types(self) -> list[Type]:
-        """(t, t), behind the first parenthesis."""
-        found: list[Type] = []
-        while not self.accept(")"):
-            if found:
-                self.expect(",")
-            found.append(self.type())
-        return found
+        """Read types (t, t); the first parenthesis has been consumed."""
+        return self.several(")", self.type)
 
     def function_type(self) -> FuncType:
-        """(t, t) -> t."""
+        """Read the type (t, t) -> t of a function."""
         self.expect("(")
         inputs = self.types()
         self.expect("->")
@@ -181,20 +205,16 @@ class Attributes:
     # ---------------------------------------------------------------- attributes
 
     def dictionary(self) -> dict[str, Any]:
-        """{name = attribute, name}."""
+        """Read a dictionary {name = attribute, name}."""
         self.expect("{")
-        found: dict[str, Any] = {}
-        first = True
-        while not self.accept("}"):
-            if not first:
-                self.expect(",")
-            first = False
-            name = self.next().strip('"')
-            found[name] = self.attribute() if self.accept("=") else True
-        return found
+        return dict(self.several("}", self._named_attribute))
+
+    def _named_attribute(self) -> tuple[str, Any]:
+        name = self.next().strip('"')
+        return name, self.attribute() if self.accept("=") else True
 
     def attribute(self) -> Any:
-        """Any attribute."""
+        """Read an attribute of any kind."""
         self._depth += 1
         self.part()
         if self._depth > _MOST_NESTED:
@@ -217,14 +237,15 @@ class Attributes:
         if first.isdigit() or (first == "-" and token[1:2].isdigit()):
             return self._number()
         if token.startswith(("dense<", "dense_resource<")):
-            return self._dense()
+            kind, _, text = self.next()[:-1].partition("<")
+            return Dense(kind, text.strip(), self._typed())
         if token.startswith("array<"):
             return self._array()
         if first == "#":
             return self._hash()
         if first == "@":
             found = self.symbol()
-            while self.accept(":"):  # @a::@b
+            while self.accept(":"):  # as in @a::@b
                 self.expect(":")
                 self.symbol()
             return found
@@ -235,7 +256,7 @@ class Attributes:
         if token == "loc":
             self.location()
             return Opaque("loc")
-        if is_type(token):
+        if _is_type(token):
             return self.type()
         return self._word()
 
@@ -252,12 +273,7 @@ class Attributes:
 
     def _list(self) -> list[Any]:
         self.expect("[")
-        found: list[Any] = []
-        while not self.accept("]"):
-            if found:
-                self.expect(",")
-            found.append(self.attribute())
-        return found
+        return self.several("]", self.attribute)
 
     def _number(self) -> int | float:
         at, token = self.at, self.next()
@@ -270,12 +286,8 @@ class Attributes:
         return float(token) if floats or not token.removeprefix("-").isdigit() else int(token)
 
     def _typed(self) -> Type | None:
-        """: type, where it is there."""
+        """Read the type after a ":"; None if there is no ":"."""
         return self.type() if not self.bare and self.accept(":") else None
-
-    def _dense(self) -> Dense:
-        kind, _, text = self.next()[:-1].partition("<")
-        return Dense(kind, text.strip(), self._typed())
 
     def _array(self) -> list[Any]:
         at = self.at
@@ -288,10 +300,10 @@ class Attributes:
             number = float if kind.strip().lstrip("b").startswith("f") else int
             return [number(value) for value in values.split(",") if value.strip()]
         except (ValueError, KeyError):
-            self.fail(f"{body[:60]!r} is no array of {kind.strip()[:20]}", at)
+            self.fail(f"{body[:60]!r} is not an array of {kind.strip()[:20]}", at)
 
     def _hash(self) -> Any:
-        """#stablehlo.gather<...>, #stablehlo<comparison_direction LT>, #alias."""
+        """Read an attribute #stablehlo.gather<...>, #stablehlo<comparison_direction LT> or #alias."""
         token = self.next()
         if self.peek() != "<":
             return self.aliases.get(token, Opaque(token))
@@ -306,7 +318,7 @@ class Attributes:
         return self.fields()
 
     def fields(self) -> Any:
-        """<name = attribute, ...> as a dict, <name word> as the word."""
+        """Read <name = attribute, ...> as a dict, or <name word> as the word."""
         self.expect("<")
         found: dict[str, Any] = {}
         while not self.accept(">"):
@@ -324,7 +336,7 @@ class Attributes:
         return found
 
     def conv_dims(self) -> list[list[Any]]:
-        """[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f] as three lists."""
+        """Read [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f] as three lists."""
         lhs = self._list()
         self.expect("x")
         rhs = self._list()
@@ -332,7 +344,7 @@ class Attributes:
         return [lhs, rhs, self._list()]
 
     def resources(self) -> None:
-        """{-# dialect_resources: {builtin: {name: "0x..."}} #-}; blobs are kept by name."""
+        """Read {-# dialect_resources: {builtin: {name: "0x..."}} #-}; the strings are stored by name."""
         self.skip()
         stack: list[str] = []
         while not self.accept("#-}"):
@@ -347,3 +359,22 @@ class Attributes:
             elif self.accept(":") and self.peek().startswith('"'):
                 self.part()
                 self.blobs[token.strip('"')] = self.next()[1:-1]
+
+
+def _is_type(token: str) -> bool:
+    """Whether a type may begin with this token."""
+    return token.startswith(("tensor<", "!")) or _SCALAR.fullmatch(token) is not None
+
+
+def _type_of(token: str) -> Type:
+    """The type that a token stands for; a tensor type that graphs lack becomes a ForeignType."""
+    return _short_type(token) if len(token) <= _MOST_KNOWN else ForeignType(token[:_MOST_KNOWN] + "...")
+
+
+@lru_cache(maxsize=4096)
+def _short_type(token: str) -> Type:
+    match = _TENSOR.fullmatch(token)
+    if match is None or match[2] not in _DTYPES:
+        return ForeignType(token)
+    sizes = [int(size) for size in match[1].split("x") if size.strip()]
+    return TensorType(_DTYPES[match[2]], tuple(sizes))

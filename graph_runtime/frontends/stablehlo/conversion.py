@@ -1,7 +1,9 @@
-"""StableHLO -> Model: ops to registry ops, in the order of the text, all refusals collected into one.
+"""StableHLO -> Model: ops are converted to registry ops in the order of the text, and all refusals are
+collected into one error.
 
-Calls are inlined, loops whose iterations are known are unrolled, branches that are known are taken; what else
-a run decides is refused here, and left to a flow by stages.py.
+Calls are inlined, and loops with a known number of iterations are unrolled. Where a condition is known, only
+the branch that it selects is converted. All other loops and branches are refused here; op_stages.py leaves
+them to a flow.
 """
 
 from __future__ import annotations
@@ -26,26 +28,12 @@ from .source import Source
 from .syntax import HloOp, OpRegion, TextFunc
 from .walk import UNKNOWN, Walk, flat
 
-__all__ = ["OpFailure", "OpImporter"]
-
-_MOST_LINES = 5  # that an error names for one reason
-_MOST_KINDS = 100  # of failures that an error names
-_MOST_FAILURES = 10_000  # with more the rest is not looked at
+_MOST_LINES = 5  # most lines in an error, per reason
+_MOST_KINDS = 100  # most kinds of failures in an error
+_MOST_FAILURES = 10_000  # after so many failures, conversion stops
 _CONTROL = frozenset(
-    {
-        "func.call",
-        "func.return",
-        "stablehlo.return",
-        "mhlo.return",
-        "stablehlo.while",
-        "stablehlo.if",
-        "stablehlo.case",
-        "mhlo.while",
-        "mhlo.if",
-        "mhlo.case",
-        "stablehlo.composite",
-        "sdy.return",
-    }
+    ["func.call", "func.return", "stablehlo.composite", "sdy.return"]
+    + [f"{dialect}.{op}" for dialect in ("stablehlo", "mhlo") for op in ("return", "while", "if", "case")]
 )
 _DIALECTS = ("stablehlo", "chlo", "mhlo")
 _MALFORMED = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError)
@@ -53,7 +41,8 @@ _MALFORMED = (LookupError, ValueError, TypeError, ArithmeticError, AttributeErro
 
 @dataclass(frozen=True, slots=True)
 class OpFailure:
-    """An op that cannot be converted; ``at``: its token. ``error`` is None where it has no converter."""
+    """An op that cannot be converted. ``at``: number of its token. ``error``: the error of the op's
+    converter; None if there is no converter."""
 
     op: str
     reason: str
@@ -63,23 +52,25 @@ class OpFailure:
 
 @dataclass(eq=False)
 class OpImporter:
-    """Converts one text. ``thin``: by the id of a broadcast value what it was broadcast from, and itself."""
+    """Conversion of one text. ``thin``: {id of a broadcast value: (the value before the broadcast, the
+    broadcast value)}."""
 
     source: Source
     tape: Tape = field(default_factory=Tape)
     failures: list[OpFailure] = field(default_factory=list)
     thin: dict[int, tuple[TapeValue, TapeValue]] = field(default_factory=dict)
-    lifted: bool = False  # whether a region of scalars is converted for tensors, element by element
-    copies: int = 0  # of functions, bodies and branches that were put in
+    lifted: bool = False  # whether a region written for scalars is being applied to tensors, elementwise
+    copies: int = 0  # number of functions, bodies and branches inlined
 
     def __post_init__(self) -> None:
         self.tape.budget = Budget(len(self.source.text.data))
 
     def model(self) -> Model:
-        """Raises UnsupportedOpError, which lists every op that cannot be converted and how often, GraphError
-        for a graph that is none, UnknownValueError where a run decides."""
+        """The Model. Raises UnsupportedOpError, which lists every op that cannot be converted and how often
+        it occurs; GraphError for an ill-formed graph; UnknownValueError if a branch or loop depends on a run.
+        """
         self.check()
-        inputs = [TapeValue(kind, name) for name, kind in self.source.inputs().items()]
+        inputs = [TapeValue(kind, name, tape=self.tape) for name, kind in self.source.inputs().items()]
         entry = self.source.entry
         scope = dict(zip((name for name, _, _ in entry.args), inputs, strict=True))
         walk = Walk(self, scope, waits=False)
@@ -87,14 +78,14 @@ class OpImporter:
         self.refuse()
         made = self.source.outputs()
         if len(walk.returned) != len(made):
-            text = f"@{entry.name} has {len(made)} results, {len(walk.returned)} are returned"
+            text = f"@{entry.name} has {len(made)} results, but returns {len(walk.returned)}"
             self.source.text.fail(text, entry.at)
         outputs = {name: scope[value] for name, value in zip(made, walk.returned, strict=True)}
         scope.clear()
         return replace(emit(self.tape, inputs, outputs, (), {}, self.source.aliases()), offers=True)
 
     def call(self) -> HloOp:
-        """The call of the entry, from inputs to outputs by their names."""
+        """Call of the entry function, from the inputs to the outputs by their names."""
         entry = self.source.entry
         outputs = self.source.outputs()
         return HloOp(
@@ -107,7 +98,7 @@ class OpImporter:
         )
 
     def function(self, name: Any, at: int) -> TextFunc:
-        """A function that is called. Raises DocumentError where there is none."""
+        """The function with this name. Raises DocumentError if it does not exist."""
         func = self.source.module.funcs.get(str(name).removeprefix("@"))
         if func is None:
             self.source.text.fail(f"there is no function {name}", at)
@@ -116,7 +107,7 @@ class OpImporter:
     # ---------------------------------------------------------------- before all
 
     def check(self) -> None:
-        """Raise UnsupportedOpError for ops and types that nothing here converts, all of them with counts."""
+        """Raise UnsupportedOpError with counts for all ops and types that have no converter."""
         for func in self._reached():
             for op in flat(func.body):
                 foreign = [kind for kind in op.types if not isinstance(kind, TensorType)]
@@ -139,7 +130,7 @@ class OpImporter:
             self.refuse()
 
     def _reached(self) -> list[TextFunc]:
-        """The entry and all functions that it calls."""
+        """The entry and all functions that it calls, directly or indirectly."""
         found: dict[str, TextFunc] = {}
         stack = [self.source.entry]
         while stack:
@@ -157,11 +148,11 @@ class OpImporter:
     # ---------------------------------------------------------------- ops
 
     def convert(self, op: HloOp, scope: MutableMapping[str, Any], values: Sequence[TapeValue]) -> list[Any]:
-        """An op's results; UNKNOWN, and what is wrong among the failures, where it cannot be converted.
-        Raises UnknownValueError."""
+        """Results of an op. If it cannot be converted, they are UNKNOWN, and the reason is among the
+        failures. Raises UnknownValueError."""
         self.tape.budget.step(1 + CONSTANT * (op.name == "stablehlo.constant"), op.name)
         try:
-            made = self._converted(op, scope, values)
+            return self._converted(op, scope, values)
         except UnknownValueError:
             raise
         except DocumentError as error:
@@ -171,37 +162,38 @@ class OpImporter:
         except GraphRuntimeError as error:
             if self.tape.budget.is_spent:
                 raise
-            error.__traceback__ = None  # it holds all that its frames saw
-            self._failed(OpFailure(op.name, str(error), op.at, error))
-            return [UNKNOWN] * len(op.outputs)
+            failed = error
         except _MALFORMED as error:
-            text = f"ill-formed: {type(error).__name__}: {error}"
-            self._failed(OpFailure(op.name, text, op.at, GraphError(text, op=op.name)))
-            return [UNKNOWN] * len(op.outputs)
-        return made
+            failed = GraphError(f"ill-formed: {type(error).__name__}: {error}", op=op.name)
+        failed.__traceback__ = None  # a traceback keeps all values of its frames alive
+        self._failed(OpFailure(op.name, str(failed), op.at, failed))
+        return [UNKNOWN] * len(op.outputs)
 
     def _converted(
         self, op: HloOp, scope: MutableMapping[str, Any], values: Sequence[TapeValue]
     ) -> list[TapeValue]:
         for kind in op.types:
             if not isinstance(kind, TensorType):
-                raise UnsupportedOpError(f"of type {kind}", op=op.name)
+                raise UnsupportedOpError(f"a result of type {kind} is not supported", op=op.name)
             check_size(kind, f"{op.name}: a result", op=op.name)
         found = _known(op.name)
         if found is None:
             raise UnsupportedOpError("no converter", op=op.name)
         if self.lifted:
             values, op = self._lift(values, op)
+        outer = self.tape.what
         made = found(HloContext(self, op, values, scope))
+        self.tape.what = outer
         results = [made] if isinstance(made, TapeValue) else list(made)
         got = [value.type for value in results]
         if got != op.types:
             says = ", ".join(map(str, op.types))
-            raise GraphError(f"it makes {', '.join(map(str, got))}, the text says {says}", op=op.name)
+            raise GraphError(f"it makes {', '.join(map(str, got))}, but the text declares {says}", op=op.name)
         return results
 
     def _lift(self, values: Sequence[TapeValue], op: HloOp) -> tuple[Sequence[TapeValue], HloOp]:
-        """An op of scalars, to be done for each element of its operands, which get one shape."""
+        """(operands, op) with which an op on scalars is applied elementwise. The operands are broadcast to
+        one shape, and the op's results get this shape."""
         shape = np.broadcast_shapes(*(value.shape for value in values))
         whole = [self._expanded(value, shape) for value in values]
         return whole, replace(
@@ -223,7 +215,8 @@ class OpImporter:
     def region(
         self, region: OpRegion, values: Sequence[TapeValue], scope: MutableMapping[str, Any]
     ) -> list[TapeValue]:
-        """What a region returns for these values. Raises UnsupportedOpError, UnknownValueError."""
+        """Values that a region returns for the arguments ``values``. Raises UnsupportedOpError,
+        UnknownValueError."""
         if len(values) != len(region.args):
             raise GraphError(f"a region of {len(region.args)} arguments gets {len(values)}")
         inner = _Inner(scope)
@@ -244,7 +237,7 @@ class OpImporter:
     # ---------------------------------------------------------------- refusing
 
     def refuse(self) -> None:
-        """Raise one error for all failures so far."""
+        """Raise one error that lists all failures so far."""
         if not self.failures:
             return
         groups: dict[tuple[str, str], list[OpFailure]] = {}
@@ -277,7 +270,7 @@ class OpImporter:
 
 
 class _Inner(dict[str, Any]):
-    """Values of a region, over those around it."""
+    """Values of a region by name. A name that the region lacks is looked up in ``outer``."""
 
     def __init__(self, outer: MutableMapping[str, Any]):
         super().__init__()
@@ -288,6 +281,6 @@ class _Inner(dict[str, Any]):
 
 
 def _known(name: str) -> Any:
-    """The converter of an op, None where there is none."""
+    """Converter of an op by the op's name; None if there is none."""
     dialect, _, short = name.partition(".")
     return table().get(short) if dialect in _DIALECTS else table().get(name)

@@ -1,6 +1,6 @@
 """Recursive descent over the tokens of a text: modules, functions, ops in generic form, regions.
 
-The pretty forms of ops are in pretty.py, attributes in attributes.py.
+Pretty forms of ops are in pretty.py, attributes in attribute_trees.py.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ from .pretty import arguments, pretty
 from .syntax import FuncType, HloOp, Module, OpRegion, TextFunc, Type
 from .tokens import Text
 
-__all__ = ["parse"]
-
-_MOST_NESTED = 64  # regions within regions
-_MOST_DIGITS = 6  # of how many results an op has
-_OPS = 1 << 15, 36  # ops: an allowance, and one for so many bytes
-_NONE: dict[str, Any] = {}  # of all ops that have none of these
+_MOST_NESTED = 64  # depth of nested regions
+_MOST_DIGITS = 6  # most digits in an op's number of results
+_OPS = 1 << 15, 36  # most ops of a text: an allowance, plus one per 36 bytes
+_NONE: dict[str, Any] = {}  # shared by all ops without attributes
 _NO_REGIONS: list[OpRegion] = []
 _NO_WORDS: list[str] = []
 _FUNCS = ("func.func", "func")
@@ -30,7 +28,7 @@ def parse(text: Text) -> Module:
 
 
 class Parser(Attributes):
-    """``i``: the token that is next."""
+    """A recursive descent parser. ``i``: index of the next token."""
 
     def __init__(self, text: Text):
         super().__init__(text)
@@ -43,7 +41,7 @@ class Parser(Attributes):
         self._known_types: dict[Type, list[Type]] = {}
 
     def module(self) -> Module:
-        """All of the text."""
+        """Module of the whole text."""
         while self.peek():
             self._top()
         if not self.funcs:
@@ -51,7 +49,7 @@ class Parser(Attributes):
         return Module(self.module_name, self.funcs, self.module_attrs)
 
     def _top(self) -> None:
-        """What is at the top of a file or in a module."""
+        """Read one item at the top level of a file or module."""
         token = self.peek()
         if token in ("module", "builtin.module"):
             self._module()
@@ -81,7 +79,7 @@ class Parser(Attributes):
         self.location()
 
     def _alias(self, known: dict[str, Any]) -> None:
-        """Read the name of an alias and its =."""
+        """Read the name of an alias and the "=" after it."""
         name = self.next()
         if name in known:
             self.fail(f"{name} is defined twice", self.at - 1)
@@ -110,8 +108,11 @@ class Parser(Attributes):
         while self.peek() in ("public", "private", "nested"):
             private |= self.next() == "private"
         name = self.symbol()[1:]
-        args = self._arguments()
-        results = self._results() if self.accept("->") else []
+        self.expect("(")
+        args = self.several(")", self._argument)
+        results: list[tuple[Type, dict[str, Any]]] = []
+        if self.accept("->"):
+            results = self.several(")", self._result) if self.accept("(") else [(self.type(), {})]
         if self.accept("attributes"):
             self.dictionary()
         self.location()
@@ -127,31 +128,16 @@ class Parser(Attributes):
             self.fail(f"there are two functions @{func.name}", func.at)
         self.funcs[func.name] = func
 
-    def _arguments(self) -> list[tuple[str, Type, dict[str, Any]]]:
-        self.expect("(")
-        found: list[tuple[str, Type, dict[str, Any]]] = []
-        while not self.accept(")"):
-            if found:
-                self.expect(",")
-            name = self.value()
-            self.part(6)  # an input takes more memory than a value
-            self.expect(":")
-            kind = self.type()
-            attrs = self.dictionary() if self.peek() == "{" else {}
-            self.location()
-            found.append((name, kind, attrs))
-        return found
+    def _argument(self) -> tuple[str, Type, dict[str, Any]]:
+        name = self.value()
+        self.part(6)  # an input takes as much memory as 6 other values
+        self.expect(":")
+        kind, attrs = self._result()
+        self.location()
+        return name, kind, attrs
 
-    def _results(self) -> list[tuple[Type, dict[str, Any]]]:
-        if not self.accept("("):
-            return [(self.type(), {})]
-        found: list[tuple[Type, dict[str, Any]]] = []
-        while not self.accept(")"):
-            if found:
-                self.expect(",")
-            kind = self.type()
-            found.append((kind, self.dictionary() if self.peek() == "{" else {}))
-        return found
+    def _result(self) -> tuple[Type, dict[str, Any]]:
+        return self.type(), self.dictionary() if self.peek() == "{" else {}
 
     def _generic_func(self, op: HloOp) -> None:
         kind, name = op.attrs.get("function_type"), op.attrs.get("sym_name")
@@ -159,7 +145,10 @@ class Parser(Attributes):
             self.fail("func.func needs function_type, sym_name and one region", op.at)
         body = op.regions[0]
         if len(body.args) != len(kind.inputs):
-            self.fail(f"function @{name} has {len(body.args)} arguments, its type {len(kind.inputs)}", op.at)
+            self.fail(
+                f"function @{name} has {len(body.args)} arguments, but its type has {len(kind.inputs)}",
+                op.at,
+            )
         own = _each(op.attrs.get("arg_attrs"), len(kind.inputs))
         args = [(arg, t, attrs) for (arg, t), attrs in zip(body.args, own, strict=True)]
         made = _each(op.attrs.get("res_attrs"), len(kind.results))
@@ -174,7 +163,8 @@ class Parser(Attributes):
             self.fail(f"regions are nested more than {_MOST_NESTED} deep")
 
     def region(self, args: Sequence[str] = ()) -> OpRegion:
-        """{ one block } that can read ``args``, and what was defined around it."""
+        """Read a region { one block } whose ops can read ``args`` and all values defined around the
+        region."""
         self._enter()
         self.expect("{")
         around = len(self.names)
@@ -199,7 +189,7 @@ class Parser(Attributes):
                 else:
                     ops.append(op)
         self.nested -= 1
-        while len(self.names) > around:  # no others see them
+        while len(self.names) > around:  # names defined in a region are visible only there
             self.names.popitem()
         return OpRegion(head, ops)
 
@@ -212,12 +202,12 @@ class Parser(Attributes):
         return found
 
     def op(self) -> HloOp:
-        """One op, with the names of its results before it."""
+        """Read an op, with the names of its results before it."""
         at = self.at
         names, count = self._results_named()
         self._ops -= 1
         if self._ops < 0:
-            self.fail(f"a text of {len(self.text.data)} bytes has too many ops: no program writes that", at)
+            self.fail(f"a text of {len(self.text.data)} bytes has more ops than any writer produces", at)
         token = self.next()
         if token.startswith('"'):
             made = self._generic(token[1:-1], at)
@@ -227,7 +217,7 @@ class Parser(Attributes):
             self.fail(f"an op is expected here, got {token[:60]!r}", self.at - 1)
         self.location()
         if count != len(made.types) and (count or made.name.endswith((".return", ".while"))):
-            self.fail(f"{made.name} has {len(made.types)} results, {count} are named", at)
+            self.fail(f"{made.name} has {len(made.types)} results, but {count} names", at)
         outputs = []
         for name, number in names:
             outputs += [self.define(name), *(f"{name}#{k}" for k in range(1, number))]
@@ -235,7 +225,8 @@ class Parser(Attributes):
         return self._shared(made)
 
     def _results_named(self) -> tuple[list[tuple[str, int]], int]:
-        """(names of results and how many results each has, all of these) before an op."""
+        """Read the names of results before an op: ([(name, number of its results)], number of all
+        results)."""
         names: list[tuple[str, int]] = []
         count = 0
         while self.peek().startswith("%"):
@@ -254,9 +245,10 @@ class Parser(Attributes):
         return names, count
 
     def _shared(self, op: HloOp) -> HloOp:
-        """The op, its parts that are as others' shared with them: a text has hundreds of thousands of ops."""
+        """The same op after its equal parts are replaced by shared objects, because a text may have hundreds
+        of thousands of ops."""
         op.name = self._known_names.setdefault(op.name, op.name)
-        op.inputs = op.inputs[:]  # no room to grow
+        op.inputs = op.inputs[:]  # the copy has no spare capacity
         if len(op.types) == 1:
             op.types = self._known_types.setdefault(op.types[0], op.types)
         op.attrs, op.regions, op.words = op.attrs or _NONE, op.regions or _NO_REGIONS, op.words or _NO_WORDS
@@ -264,11 +256,7 @@ class Parser(Attributes):
 
     def _generic(self, name: str, at: int) -> HloOp:
         self.expect("(")
-        inputs: list[str] = []
-        while not self.accept(")"):
-            if inputs:
-                self.expect(",")
-            inputs.append(self.value())
+        inputs = self.several(")", self.value)
         attrs: dict[str, Any] = {}
         regions: list[OpRegion] = []
         if self.peek() == "[":
@@ -287,11 +275,12 @@ class Parser(Attributes):
         self.expect(":")
         kind = self.function_type()
         if len(kind.inputs) != len(inputs):
-            self.fail(f"{name} has {len(inputs)} operands, its type has {len(kind.inputs)}", at)
+            self.fail(f"{name} has {len(inputs)} operands, but its type has {len(kind.inputs)}", at)
         return HloOp(name, inputs, [], list(kind.results), at, attrs, regions)
 
 
 def _each(attrs: Any, count: int) -> list[dict[str, Any]]:
-    """Attributes of each of several, as far as there are."""
+    """A dict of attributes for each of ``count`` items; it is empty if the text gives the item no
+    attributes."""
     found = [each if isinstance(each, dict) else {} for each in attrs] if isinstance(attrs, list) else []
     return (found + [{}] * count)[:count]

@@ -1,11 +1,10 @@
-"""What a converter works with: one op, its typed inputs and attributes, and the tape.
+"""Context of a converter: one op, its typed inputs and attributes, and the tape.
 
 @converter("exponential", "exp")
 def _exp(ctx):
     return ctx.op("exp", ctx.input(0))
 
-A converter returns the op's results in order. What it makes is compared with the types that the text
-declares.
+A converter returns the op's results in order. Their types are compared with those that the text declares.
 """
 
 from __future__ import annotations
@@ -21,21 +20,19 @@ from ...ir.graph import TensorType
 from ..onnx.context import UnknownValueError
 from ..onnx.emitting import Emitting
 from ..onnx.tape import TapeValue
-from .converting import Converting
 from .literals import constant_of, values_of
 from .syntax import Dense, HloOp, OpRegion
-
-__all__ = ["HloContext", "Results", "converter", "table"]
+from .walk import Converting
 
 Results = TapeValue | Sequence[TapeValue]
 Converter = Callable[["HloContext"], Results]
 _TABLE: dict[str, Converter] = {}
 _MISSING: Any = object()
-_MOST_INTS = 1024  # of an attribute that says one value for all
+_MOST_INTS = 1024  # most elements of an attribute that repeats one value
 
 
-def converter(*ops: str) -> Callable[[Converter], Converter]:
-    """Register a function as the converter of these ops, named without their dialect."""
+def converter(*ops: str) -> Callable[..., Any]:
+    """Register a function as the converter of these ops, whose names are without dialect."""
 
     def add(function: Converter) -> Converter:
         for op in ops:
@@ -48,12 +45,12 @@ def converter(*ops: str) -> Callable[[Converter], Converter]:
 
 
 def table() -> dict[str, Converter]:
-    """Every converter by the op's name without its dialect."""
+    """All converters, by the op's name without dialect."""
     return _TABLE
 
 
 class HloContext(Emitting):
-    """One op while it is converted. ``types``: of its results, as the text declares them."""
+    """An op during its conversion. ``types``: types of its results as the text declares them."""
 
     def __init__(
         self, importer: Converting, op: HloOp, inputs: Sequence[TapeValue], scope: MutableMapping[str, Any]
@@ -62,45 +59,45 @@ class HloContext(Emitting):
         self.what = op.name
         self.types = [kind for kind in op.types if isinstance(kind, TensorType)]
         self._scope = scope
+        self.emits(inputs)
 
     def fail(self, reason: str) -> NoReturn:
-        """Refuse the op. ``reason`` goes into the list that the user gets."""
+        """Refuse the op; ``reason`` appears in the error that lists all refused ops."""
         raise UnsupportedOpError(reason, op=self.node.name)
 
     # ---------------------------------------------------------------- operands and results
 
     def input(self, index: int) -> TapeValue:
-        """An operand. Raises UnsupportedOpError where the op lacks it."""
+        """An operand. Raises UnsupportedOpError if the op lacks it."""
         if index >= len(self.inputs):
-            self.fail(f"operand {index} is missing, it has {len(self.inputs)}")
+            self.fail(f"operand {index} is missing: it has only {len(self.inputs)}")
         return self.inputs[index]
 
     @property
     def made(self) -> TensorType:
-        """The type of its one result."""
+        """Type of the op's only result."""
         if len(self.types) != 1:
-            self.fail(f"it has {len(self.node.types)} results, it should have one")
+            self.fail(f"it has {len(self.node.types)} results, but should have one")
         return self.types[0]
 
     def known(self, value: TapeValue, what: str) -> np.ndarray:
-        """The values of something. Raises UnknownValueError where a run finds them."""
+        """The elements of a value, which must be known at conversion. Raises UnknownValueError if only a run
+        finds them."""
         array = value.known()
         if array is None:
             raise UnknownValueError(f"{what} must be known before a run", op=self.node.name)
         return array
 
     def thin(self, x: TapeValue) -> TapeValue:
-        """What x was broadcast from, in as many dimensions, so that an elementwise op broadcasts it; or x."""
+        """The value from which x was broadcast, with as many dimensions as x, so that ops broadcast it
+        themselves; x if it was not broadcast."""
         return self.importer.thin.get(id(x), (x, x))[0]
-
-    def whole(self, x: TapeValue, shape: Sequence[int]) -> TapeValue:
-        """x, which may be thinner, in its full shape."""
-        return self.expand(x, tuple(shape))
 
     # ---------------------------------------------------------------- attributes
 
     def attr(self, *names: str, default: Any = _MISSING) -> Any:
-        """The first of these attributes that is there. Without a default one must be."""
+        """The first of these attributes that exists, or the default. Raises UnsupportedOpError if there is
+        neither."""
         for name in names:
             if name in self.node.attrs:
                 return self.node.attrs[name]
@@ -109,79 +106,76 @@ class HloContext(Emitting):
         return default
 
     def ints(self, *names: str, default: Any = _MISSING) -> list[int]:
-        """An attribute of integers: a list, an array, a dense literal of integers, flat."""
+        """An attribute of integers (a list, an array or a dense literal), as a flat list."""
         found = self.attr(*names, default=default)
         if isinstance(found, Dense):
             if not isinstance(found.type, TensorType):
-                self.fail(f"attribute {names[0]} is no list of integers")
+                self.fail(f"attribute {names[0]} is not a list of integers")
             array = values_of(found, found.type, self.importer.source)
             found = [int(v) for v in array.reshape(-1)] if array.dtype.kind in "iub" else None
-            if found is not None and len(found) == 1:  # one value throughout
+            if found is not None and len(found) == 1:  # one value stands for all elements
                 count = math.prod(self.attr(*names).type.shape)
                 found = found * min(count, _MOST_INTS)
         if found is default:
             return found
         if not isinstance(found, list) or not all(isinstance(v, (int, bool)) for v in found):
-            self.fail(f"attribute {names[0]} is no list of integers")
+            self.fail(f"attribute {names[0]} is not a list of integers")
         return [int(v) for v in found]
 
-    def number(self, *names: str, default: Any = _MISSING) -> int:
-        """An attribute that is an integer."""
+    def _typed(self, names: tuple[str, ...], kind: type, what: str, default: Any = _MISSING) -> Any:
         found = self.attr(*names, default=default)
-        if found is not default and not isinstance(found, int):
-            self.fail(f"attribute {names[0]} is no integer")
+        if found is not default and not isinstance(found, kind):
+            self.fail(f"attribute {names[0]} {what}")
         return found
+
+    def number(self, *names: str, default: Any = _MISSING) -> int:
+        """An attribute that is a single integer."""
+        return self._typed(names, int, "is not an integer", default)
 
     def word(self, *names: str, default: Any = _MISSING) -> str:
         """An attribute that is a word or a string."""
-        found = self.attr(*names, default=default)
-        if found is not default and not isinstance(found, str):
-            self.fail(f"attribute {names[0]} is no word")
-        return found
+        return self._typed(names, str, "is not a word", default)
 
     def fields(self, *names: str) -> dict[str, Any]:
-        """An attribute with fields, as #stablehlo.gather<...>."""
-        found = self.attr(*names)
-        if not isinstance(found, dict):
-            self.fail(f"attribute {names[0]} has no fields")
-        return found
+        """An attribute with fields, such as #stablehlo.gather<...>."""
+        return self._typed(names, dict, "has no fields")
 
     def field_ints(self, fields: dict[str, Any], name: str) -> list[int]:
-        """A list of integers of such an attribute; none where it is not there."""
+        """A list of integers among an attribute's fields; empty if the field is missing."""
         found = fields.get(name, [])
         if not isinstance(found, list) or not all(isinstance(v, int) for v in found):
-            self.fail(f"{name} is no list of integers")
+            self.fail(f"{name} is not a list of integers")
         return found
 
     def dims(self, values: Sequence[int], rank: int, name: str) -> list[int]:
-        """Different dimensions of a tensor."""
+        """Dimensions of a tensor; they must exist and be different."""
         if len(set(values)) != len(values) or not all(0 <= v < rank for v in values):
-            self.fail(f"{name} {list(values)} are no different dimensions of {rank}")
+            self.fail(f"{name} {list(values)} must be different dimensions below {rank}")
         return list(values)
 
     def literal(self, dense: Any) -> TapeValue:
-        """The constant of a dense literal, of the type of the op's result."""
+        """The constant of a dense literal, with the type of the op's result."""
         if not isinstance(dense, Dense):
-            self.fail("its value is no dense literal")
+            self.fail("its value is not a dense literal")
         constant = constant_of(dense, self.made, self.importer.source)
-        return TapeValue(self.made, constant=constant)
+        return TapeValue(self.made, constant=constant, tape=self.tape)
 
     # ---------------------------------------------------------------- regions
 
     def region(self, index: int) -> OpRegion:
-        """A region. Raises UnsupportedOpError where the op lacks it."""
+        """A region. Raises UnsupportedOpError if the op lacks it."""
         if index >= len(self.node.regions):
             self.fail(f"region {index} is missing")
         return self.node.regions[index]
 
     def run(self, region: OpRegion, values: Sequence[TapeValue]) -> list[TapeValue]:
-        """What a region returns for these values, converted here. Where the region is about scalars and its
-        ops are elementwise, values of any equal shape do."""
+        """Values that a region returns for the arguments ``values``. A region of elementwise ops on scalars
+        also accepts tensors of equal shapes."""
         return self.importer.region(region, values, self._scope)
 
     def body_op(self, region: OpRegion) -> str:
-        """The name of the one op that a region of two arguments applies to them, without its dialect; "first"
-        or "second" where it returns one of them, "" for any other."""
+        """Name, without dialect, of the only op of a region, if the op is applied to the region's two
+        arguments; "first" or "second" if the region returns that argument; "" for any other region."""
         args, ops = [name for name, _ in region.args], region.ops
         if not ops or len(args) != 2 or len(ops[-1].inputs) != 1:
             return ""
@@ -192,7 +186,8 @@ class HloContext(Emitting):
         return ops[0].name.rpartition(".")[2]
 
     def body_compare(self, region: OpRegion) -> str:
-        """The direction in which a region compares its two arguments, "" for any other region."""
+        """Direction of the comparison, such as "GT", if a region compares its two arguments; "" for any other
+        region."""
         args, ops = [name for name, _ in region.args], region.ops
         if len(ops) != 2 or ops[0].inputs != args or ops[1].inputs != ops[0].outputs:
             return ""

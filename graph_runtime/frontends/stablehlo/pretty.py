@@ -1,4 +1,4 @@
-"""Pretty forms of ops: a loose grammar that most of them share, and those that have one of their own.
+"""Pretty forms of ops: a loose grammar that most ops share, and special grammars for while and reduce.
 
 operands, words, name = attribute, [ranges], @symbol, dense<...>, {attributes} : types
 """
@@ -10,11 +10,9 @@ from typing import Any
 from .attribute_trees import Attributes
 from .syntax import Dense, HloOp, OpRegion, Type
 
-__all__ = ["arguments", "pretty"]
-
 
 def pretty(p: Attributes, name: str, at: int, count: int) -> HloOp:
-    """The op of this name, which is read; ``count``: results that it has."""
+    """Read an op in pretty form, after its name. ``count``: number of the op's results."""
     if "." not in name:
         name = f"func.{name}"
     op = HloOp(name, [], [], [], at)
@@ -29,17 +27,17 @@ def pretty(p: Attributes, name: str, at: int, count: int) -> HloOp:
 
 
 def arguments(p: Attributes) -> list[tuple[str, Type]]:
-    """(%a: t, %b: t)."""
-    p.expect("(")
-    found: list[tuple[str, Type]] = []
-    while not p.accept(")"):
-        if found:
-            p.expect(",")
+    """Read arguments (%a: t, %b: t)."""
+
+    def argument() -> tuple[str, Type]:
         name = p.value()
         p.expect(":")
-        found.append((name, p.type()))
+        kind = p.type()
         p.location()
-    return found
+        return name, kind
+
+    p.expect("(")
+    return p.several(")", argument)
 
 
 def _loose(p: Attributes, op: HloOp, count: int) -> None:
@@ -69,7 +67,8 @@ def _loose(p: Attributes, op: HloOp, count: int) -> None:
         elif first == "<":
             p.skip_balanced()
         elif token.startswith(("dense<", "dense_resource<")):
-            _value(p, op)
+            kind, _, text = p.next()[:-1].partition("<")
+            op.attrs["value"] = Dense(kind, text.strip(), None)
         elif first == '"':
             op.words.append(p.next()[1:-1])
         elif first.isalpha() and p.tokens[p.i + 1] == "=":
@@ -80,11 +79,6 @@ def _loose(p: Attributes, op: HloOp, count: int) -> None:
             return
         else:
             p.fail(f"{token[:60]!r} is not expected in {op.name}")
-
-
-def _value(p: Attributes, op: HloOp) -> None:
-    kind, _, text = p.next()[:-1].partition("<")
-    op.attrs["value"] = Dense(kind, text.strip(), None)
 
 
 def _named(p: Attributes, op: HloOp) -> None:
@@ -102,16 +96,16 @@ def _named(p: Attributes, op: HloOp) -> None:
 
 
 def _ranges(p: Attributes) -> list[list[int]]:
-    """[0:4, 0:8:2]; of each dimension start, limit and stride."""
-    p.expect("[")
-    found: list[list[int]] = []
-    while not p.accept("]"):
-        if found:
-            p.expect(",")
-        found.append([_int(p)])
+    """Read ranges [0:4, 0:8:2] as [start, limit, stride] of each dimension; the stride may be omitted."""
+
+    def bounds() -> list[int]:
+        found = [_int(p)]
         while p.accept(":"):
-            found[-1].append(_int(p))
-    return found
+            found.append(_int(p))
+        return found
+
+    p.expect("[")
+    return p.several("]", bounds)
 
 
 def _int(p: Attributes) -> int:
@@ -122,7 +116,8 @@ def _int(p: Attributes) -> int:
 
 
 def _types(p: Attributes, op: HloOp, count: int) -> None:
-    """What is behind the colon: all types, or those of operands -> those of results."""
+    """Read the types after the colon. They are the types of all values, or those of operands -> those of
+    results."""
     if p.accept("("):
         found = p.types()
     else:
@@ -133,27 +128,28 @@ def _types(p: Attributes, op: HloOp, count: int) -> None:
         op.types = p.types() if p.accept("(") else [p.type()]
     elif op.name.endswith("return"):
         if len(found) != len(op.inputs):
-            p.fail(f"{op.name} has {len(op.inputs)} operands, its type has {len(found)}", op.at)
+            p.fail(f"{op.name} has {len(op.inputs)} operands, but its type has {len(found)}", op.at)
     elif len(found) == count:
         op.types = found
-    elif count == 1 and len(found) > 1:  # stablehlo.select has the type of its condition, too
+    elif count == 1 and len(found) > 1:  # stablehlo.select also lists the type of its condition
         op.types = found[-1:]
     elif len(found) == 1:
         op.types = found * min(count, 1 << 16)
     elif count:
-        p.fail(f"{op.name} has {len(found)} types and {count} results", op.at)
+        p.fail(f"{op.name} has {len(found)} types for {count} results", op.at)
 
 
 def _while(p: Attributes, op: HloOp) -> None:
-    """while(%a = %x, ...) : types attributes {...} cond {...} do {...}."""
-    p.expect("(")
-    names: list[str] = []
-    while not p.accept(")"):
-        if names:
-            p.expect(",")
-        names.append(p.value())
+    """Read while(%a = %x, ...) : types attributes {...} cond {...} do {...}."""
+
+    def state() -> str:
+        name = p.value()
         p.expect("=")
         op.inputs.append(p.value())
+        return name
+
+    p.expect("(")
+    names = p.several(")", state)
     if p.accept(":"):
         op.types = [p.type()]
         while p.accept(","):
@@ -162,7 +158,7 @@ def _while(p: Attributes, op: HloOp) -> None:
         op.attrs = p.dictionary()
     p.location()
     if len(names) != len(op.types):
-        p.fail(f"{op.name} carries {len(names)} values of {len(op.types)} types", op.at)
+        p.fail(f"{op.name} has {len(names)} values, but {len(op.types)} types", op.at)
     for word in ("cond", "do"):
         p.expect(word)
         region = p.region(names)
@@ -171,7 +167,7 @@ def _while(p: Attributes, op: HloOp) -> None:
 
 
 def _reduce(p: Attributes, op: HloOp) -> None:
-    """reduce(%x init: %i), (%y init: %j) applies op across dimensions = [1] : types, or with a reducer."""
+    """Read reduce(%x init: %i), (%y init: %j) applies op across dimensions = [1] : types, or a reducer."""
     starts: list[str] = []
     while p.accept("(") or (p.accept(",") and p.accept("(")):
         op.inputs.append(p.value())
@@ -191,7 +187,7 @@ def _reduce(p: Attributes, op: HloOp) -> None:
     kind = p.function_type()
     op.types = list(kind.results)
     if len(kind.inputs) != len(op.inputs):
-        p.fail(f"{op.name} has {len(op.inputs)} operands, its type has {len(kind.inputs)}", op.at)
+        p.fail(f"{op.name} has {len(op.inputs)} operands, but its type has {len(kind.inputs)}", op.at)
     p.location()
     if body:
         scalar = kind.inputs[-1]
@@ -205,6 +201,6 @@ def _reduce(p: Attributes, op: HloOp) -> None:
         pairs.append(arguments(p))
     region = p.region([name for pair in pairs for name, _ in pair])
     if any(len(pair) != 2 for pair in pairs):
-        p.fail("a reducer has pairs of arguments", op.at)
+        p.fail("a reducer must have pairs of arguments", op.at)
     region.args = [pair[0] for pair in pairs] + [pair[1] for pair in pairs]
     op.regions = [region]

@@ -1,4 +1,4 @@
-"""A StableHLO text that is read: its functions, which of them is run, and where its constants are."""
+"""A parsed StableHLO text: its functions, the function that is run, and the places of its constants."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ from typing import Any
 
 from ...base.errors import DocumentError, GraphError, InputError
 from ...base.files.mapped import map_file
-from ...base.garbage import gc_paused
+from ...base.progress import gc_paused
 from ...ir.graph import TensorType
 from .descent import Parser
 from .syntax import Module, TextFunc
 from .tokens import Text
-
-__all__ = ["Source", "read_source"]
 
 _NAME = "the StableHLO text"
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """``resources``: strings of the dialect_resources section by name."""
+    """A parsed text. ``resources``: {name: string} of the text's section dialect_resources."""
 
     text: Text
     module: Module
@@ -31,7 +29,8 @@ class Source:
 
     @property
     def entry(self) -> TextFunc:
-        """The function that is run: @main, or the only public one. Raises InputError where neither is."""
+        """The function that is run: @main, or the only public function. Raises InputError if there is
+        neither."""
         funcs = self.module.funcs
         if "main" in funcs:
             return funcs["main"]
@@ -42,8 +41,8 @@ class Source:
         return public[0]
 
     def inputs(self) -> dict[str, TensorType]:
-        """{name: type} of the entry's arguments, %arg0 as arg0. Raises GraphError for what graphs do not
-        have."""
+        """{name: type} of the entry's arguments; %arg0 is named arg0. Raises GraphError for types that graphs
+        lack."""
         found: dict[str, TensorType] = {}
         for name, kind, _ in self.entry.args:
             if not isinstance(kind, TensorType):
@@ -61,14 +60,14 @@ class Source:
         return found
 
     def aliases(self) -> dict[str, str]:
-        """{output: input} where an argument is donated to a result (tf.aliasing_output)."""
+        """{output: input} for each argument that is donated to a result (tf.aliasing_output)."""
         outputs, found = list(self.outputs().items()), {}
         for (name, kind), (_, _, attrs) in zip(self.inputs().items(), self.entry.args, strict=True):
             at: Any = attrs.get("tf.aliasing_output")
             if at is None:
                 continue
             if type(at) is not int or not 0 <= at < len(outputs):
-                raise GraphError(f"argument {name} is donated to result {at!r}, which there is not", got=at)
+                raise GraphError(f"argument {name} is donated to result {at!r}, which does not exist", got=at)
             output, made = outputs[at]
             if made != kind or output in found:
                 raise GraphError(f"argument {name} ({kind}) cannot be donated to result {at} ({made})")
@@ -77,7 +76,7 @@ class Source:
 
 
 def read_source(source: Any) -> Source:
-    """Read a path, text, or bytes. Raises DocumentError with line and column."""
+    """Parse a path, a text or bytes. Raises DocumentError with line and column."""
     if isinstance(source, Source):
         return source
     data, name = _bytes_of(source)

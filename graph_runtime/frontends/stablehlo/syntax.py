@@ -1,8 +1,8 @@
-"""What the parser makes of a text: functions of ops in SSA form, attributes as trees.
+"""Data structures for a parsed text: functions of ops in SSA form, and attributes as trees.
 
-A name of a value is as in the text, "%0" for the first result of an op and "%0#1" for its second. Attributes
-are int, float, bool, str (of a string, a word or a symbol, which keeps its @), list, dict, a type, a Dense,
-or an Opaque of what no op here reads.
+A value has its name in the text: "%0" is the first result of an op, "%0#1" the second. An attribute is an
+int, a float, a bool, a str (for a string, a word, or a symbol with its @), a list, a dict, a type, a Dense,
+or an Opaque, which no converter reads.
 """
 
 from __future__ import annotations
@@ -12,22 +12,10 @@ from typing import Any
 
 from ...ir.graph import TensorType
 
-__all__ = [
-    "Dense",
-    "ForeignType",
-    "FuncType",
-    "HloOp",
-    "Module",
-    "OpRegion",
-    "Opaque",
-    "TextFunc",
-    "Type",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ForeignType:
-    """A type that graphs do not have: complex, dynamic, quantised elements, tokens, tuples."""
+    """A type that graphs lack: complex, dynamic or quantised tensors, tokens, tuples."""
 
     text: str
 
@@ -40,7 +28,7 @@ Type = TensorType | ForeignType
 
 @dataclass(frozen=True, slots=True)
 class FuncType:
-    """Types of arguments and results."""
+    """Types of a function's arguments and results."""
 
     inputs: tuple[Type, ...]
     results: tuple[Type, ...]
@@ -48,8 +36,8 @@ class FuncType:
 
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """A dense or dense_resource literal: ``text`` is what is between the angle brackets, ``kind`` the word
-    before them; ``type`` its own, where the text says it."""
+    """A dense or dense_resource literal. ``text``: characters between the angle brackets. ``kind``: the word
+    before the brackets. ``type``: type of the value; None if the text gives none."""
 
     kind: str
     text: str
@@ -58,14 +46,15 @@ class Dense:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """An attribute that is skipped, by its first token."""
+    """An attribute that was skipped. ``text``: its first tokens."""
 
     text: str
 
 
 @dataclass(slots=True, eq=False)
 class OpRegion:
-    """One block: ``args`` (name, type) and its ops, the last of which returns."""
+    """A region of one block. ``args``: (name, type) of each argument. ``ops``: ops of the block; the last op
+    returns."""
 
     args: list[tuple[str, Type]]
     ops: list[HloOp]
@@ -73,8 +62,9 @@ class OpRegion:
 
 @dataclass(slots=True, eq=False)
 class HloOp:
-    """``name`` with its dialect; ``inputs`` and ``outputs`` are names of values, ``types`` those of the
-    outputs; ``at``: the token that it begins with. ``words``: bare words of a pretty form in order."""
+    """An op. ``name``: name of the op, with its dialect. ``inputs``, ``outputs``: names of values. ``types``:
+    types of the outputs. ``at``: number of the op's first token. ``words``: bare words of a pretty form, in
+    order."""
 
     name: str
     inputs: list[str]
@@ -86,8 +76,8 @@ class HloOp:
     words: list[str] = field(default_factory=list)
 
     def renamed(self, prefix: str, names: dict[str, str]) -> HloOp:
-        """The op with other names: those in ``names``, and ``prefix`` before what it makes itself. ``names``
-        learns the latter."""
+        """The op with other names of values. A name in ``names`` is replaced. The names of the op's own
+        results get ``prefix``, and are added to ``names``."""
         inputs = [names.get(name, name) for name in self.inputs]
         outputs = [prefix + name for name in self.outputs]
         names.update(zip(self.outputs, outputs, strict=True))
@@ -104,7 +94,8 @@ def _renamed(region: OpRegion, prefix: str, names: dict[str, str]) -> OpRegion:
 
 @dataclass(slots=True, eq=False)
 class TextFunc:
-    """``args``: (name, type, attributes); ``results``: (type, attributes)."""
+    """A function. ``args``: (name, type, attributes) of each argument; ``results``: (type, attributes) of
+    each result."""
 
     name: str
     args: list[tuple[str, Type, dict[str, Any]]]
@@ -116,7 +107,7 @@ class TextFunc:
 
 @dataclass(slots=True, eq=False)
 class Module:
-    """``funcs`` by name, in the order of the text."""
+    """A parsed module. ``funcs``: {name: function}, in the order of the text."""
 
     name: str
     funcs: dict[str, TextFunc]

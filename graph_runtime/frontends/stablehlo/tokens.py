@@ -1,8 +1,8 @@
-"""A text of MLIR as tokens: one compiled expression finds them in one pass, a window of them at a time.
+"""Tokens of an MLIR text: one regular expression finds them in a single pass, one window of tokens at a time.
 
-Every alternative that is long ends with the text at the latest, so that nothing is looked at twice. Long
-hexadecimal strings, the values of constants, are cut out before that and stay in the file: a token has
-their number, ``Text.blob`` their bytes.
+Every alternative of the expression that can be long also ends at the end of the text, so that nothing is read
+twice. Long hexadecimal strings, which are values of constants, are first replaced by short tokens with their
+numbers and stay in the file; ``Text.blob`` returns their bytes.
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ import numpy as np
 
 from ...base.errors import DocumentError
 
-__all__ = ["Text"]
-
-_LONG = 256  # characters of a hexadecimal string that stays in the file
+_LONG = 256  # least characters of a hexadecimal string that stays in the file
 _BLOB = re.compile(rb'"0x([0-9A-Fa-f]{%d,})"' % _LONG)
 _STANDS = "@blob"
-_WINDOW = 4096  # tokens
+_WINDOW = 4096  # tokens per window
 _TOKEN = re.compile(
     r"""\s*+(?://[^\n]*+\s*+)*+(
       %[\w$.\-]++(?:[#:]\d++)?
@@ -40,16 +38,18 @@ _OPENED = re.compile(r'(?:dense|dense_resource|array)<[^>]*+|@?"[^"\\]*+(?:\\.[^
 
 
 class Text:
-    """``data``: bytes of the text, or its mapping. ``name`` is for people."""
+    """A text to be split into tokens. ``data``: bytes of the text, or a mapping of its file. ``name``: name
+    of the text in errors."""
 
     def __init__(self, data: bytes | memoryview, name: str):
         self.data, self.name = data, name
         self._blobs: list[tuple[int, int]] = []
         self._short = self._shortened()
-        self._starts: list[int] = []  # where each window begins
+        self._starts: list[int] = []  # offset of each window
 
     def windows(self) -> Iterator[list[str]]:
-        """All tokens in order, some thousands at a time. Raises DocumentError for what is not closed."""
+        """All tokens in order, one window at a time. Raises DocumentError if a string or literal is not
+        closed."""
         matches, count = _TOKEN.finditer(self._short), 0
         self._starts = []
         while found := list(islice(matches, _WINDOW)):
@@ -63,7 +63,7 @@ class Text:
             yield tokens
 
     def _check_end(self, tokens: list[str], count: int) -> None:
-        """Only what is not closed ends with the text without its mark."""
+        """Raise DocumentError if the last token is a string or literal that is not closed."""
         while tokens and not tokens[-1]:
             tokens.pop()
         if tokens and _OPENED.fullmatch(tokens[-1]):
@@ -82,29 +82,29 @@ class Text:
             raise DocumentError(f"{self.name} is no text: {error.reason} at byte {error.start}") from None
 
     def is_blob(self, text: str) -> bool:
-        """Whether a string stands for hexadecimal values in the file."""
+        """Whether a string represents hexadecimal values that stay in the file."""
         number = text[len(_STANDS) :]
         is_number = number.isascii() and number.isdigit() and len(number) < 10
         return text.startswith(_STANDS) and is_number and int(number) < len(self._blobs)
 
     def blob_size(self, text: str) -> int:
-        """Bytes of the values that a string stands for."""
+        """Number of bytes of the values that a string represents."""
         begin, end = self._blobs[int(text[len(_STANDS) :])]
         return (end - begin) // 2
 
     def blob(self, text: str, skip: int = 0) -> np.ndarray:
-        """The values that a string stands for, as bytes, without the first ``skip``."""
+        """The bytes of the values that a string represents, without the first ``skip`` bytes."""
         begin, end = self._blobs[int(text[len(_STANDS) :])]
         return np.frombuffer(bytes.fromhex(str(self.data[begin + 2 * skip : end], "ascii")), np.uint8)
 
     def position(self, token: int) -> tuple[int, int]:
-        """Line and column of a token, both from 1. A column behind a long string of its line is that of the
-        text without it."""
+        """Line and column of a token, both from 1; hexadecimal strings that stay in the file count as
+        short."""
         at = next(self._places([token]), (0, len(self._short)))[1]
         return self._short.count("\n", 0, at) + 1, at - self._short.rfind("\n", 0, at)
 
     def lines(self, tokens: Iterable[int]) -> dict[int, int]:
-        """The line of each of several tokens."""
+        """{token: its line} for several token numbers."""
         found, line, last = {}, 1, 0
         for token, at in self._places(tokens):
             line += self._short.count("\n", last, at)
@@ -113,7 +113,8 @@ class Text:
         return found
 
     def _places(self, tokens: Iterable[int]) -> Iterator[tuple[int, int]]:
-        """(token, its place) of several tokens in order, read anew from the beginning of their windows."""
+        """(token, its offset) of several token numbers in order; the windows of these tokens are scanned
+        again."""
         of: dict[int, set[int]] = {}
         for token in tokens:
             of.setdefault(token // _WINDOW, set()).add(token)

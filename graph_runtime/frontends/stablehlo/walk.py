@@ -1,8 +1,10 @@
-"""Ops in the order in which they come, with calls, branches and loops put in where they are known.
+"""Walk over ops in the text's order. Calls, and branches and loops whose conditions are known, are replaced
+by the ops inside them.
 
-What is put in gets names of its own, so that all of a program is one list of ops. A walk that may wait keeps
-what a run must find (a condition, a loop that stays one) and all that needs it; any other raises
-UnknownValueError there.
+The inlined ops get new names, so that the whole text becomes one list of ops. A walk that may wait keeps the
+ops that depend on a run (an unknown condition, a loop that is not unrolled) and all ops that need their
+results; any other walk raises UnknownValueError at such an op. To find a loop's number of iterations, only
+those ops of its body and condition are computed on which the condition depends.
 """
 
 from __future__ import annotations
@@ -10,23 +12,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
-import numpy as np
-
-from ...base.errors import GraphError
+from ...base.errors import GraphError, GraphRuntimeError
+from ...ir.value import where
 from ..onnx.context import UnknownValueError
-from ..onnx.tape import TapeValue
-from .converting import Converting
-from .syntax import HloOp, OpRegion
-from .trips import free_names, trip_count
+from ..onnx.tape import Tape, TapeValue
+from .source import Source
+from .syntax import HloOp, OpRegion, TextFunc
 
-__all__ = ["MOST_UNROLLED", "UNKNOWN", "Walk", "flat"]
-
-UNKNOWN: Any = object()  # the result of an op that waits, or could not be converted
-MOST_UNROLLED = 16  # iterations; in a walk that may wait a loop of more stays one
+UNKNOWN: Any = object()  # result of an op that waits, or that could not be converted
+MOST_UNROLLED = 16  # a walk that may wait unrolls only loops of at most so many iterations
 _MOST_TRIPS = 10_000
-_MOST_CHEAP = 64  # ops of branches that are all computed, where a run chooses among them
+_MOST_CHEAP = 64  # most ops of branches that are all computed if a run chooses among them
 _MOST_COPIES = 200_000
 _CHEAP = frozenset(
     "add subtract multiply divide maximum minimum select compare and or xor not negate abs constant "
@@ -36,7 +34,7 @@ _CHEAP = frozenset(
 
 
 def flat(region: OpRegion) -> Iterator[HloOp]:
-    """All ops of a region and the regions in it."""
+    """All ops of a region, and those of the regions in it."""
     for op in region.ops:
         yield op
         for inner in op.regions:
@@ -44,9 +42,9 @@ def flat(region: OpRegion) -> Iterator[HloOp]:
 
 
 class Walk:
-    """``scope``: values by name. ``waits``: whether ops may wait, then ``rest`` has them, ``loops`` those
-    that have all that they read, ``asked`` names of values that decide. ``returned``: names that the last op
-    returns."""
+    """One walk. ``scope``: values by name. ``waits``: whether ops may wait. ``rest``: ops that wait.
+    ``loops``: those waiting loops whose inputs are all available. ``asked``: names of unknown values that
+    decide which ops run. ``returned``: names of the values that the last op returns."""
 
     def __init__(self, importer: Converting, scope: MutableMapping[str, Any], waits: bool):
         self.importer, self.scope, self.waits = importer, scope, waits
@@ -88,15 +86,19 @@ class Walk:
         try:
             return self.importer.convert(op, self.scope, values)
         except UnknownValueError as error:
-            line, column = self.importer.source.text.position(op.at)
-            raise UnknownValueError(f"line {line}: {error}", op=op.name, line=line, column=column) from None
+            raise self._unknown(op, str(error)) from None
+
+    def _unknown(self, op: HloOp, text: str) -> UnknownValueError:
+        """The error about an op that needs a value which only a run finds."""
+        line, column = self.importer.source.text.position(op.at)
+        return UnknownValueError(f"line {line}: {text}", op=op.name, line=line, column=column)
 
     def _value(self, name: str, op: HloOp) -> Any:
         try:
             return self.scope[name]
         except KeyError:
             shown = name.rpartition("/")[2]
-            self.importer.source.text.fail(f"{op.name} reads {shown}, which nothing before it makes", op.at)
+            self.importer.source.text.fail(f"{op.name} reads {shown}, which is not defined before it", op.at)
 
     def _has(self, name: str) -> bool:
         try:
@@ -106,7 +108,7 @@ class Walk:
 
     def _bind(self, op: HloOp, results: Sequence[Any]) -> None:
         if len(results) != len(op.outputs):
-            text = f"{op.name} has {len(op.outputs)} results, {len(results)} are made"
+            text = f"{op.name} has {len(op.outputs)} results, but {len(results)} are computed"
             self.importer.source.text.fail(text, op.at)
         self.scope.update(zip(op.outputs, results, strict=True))
 
@@ -119,8 +121,9 @@ class Walk:
     def _put(
         self, region: OpRegion, inputs: Sequence[str], op: HloOp, more: Sequence[HloOp] = ()
     ) -> list[str]:
-        """Put a region's ops in the place of an op, whose outputs are what it returns, unless ``more`` ops
-        follow; the names of what it returns."""
+        """Replace an op by the ops of a region. ``more``: ops to run after those of the region. Without
+        ``more`` the values that the region returns become the op's outputs. Returns the names of the values
+        that the region returns."""
         importer = self.importer
         importer.copies += 1
         importer.tape.budget.step(1, op.name)
@@ -145,7 +148,7 @@ class Walk:
         name = op.attrs.get("callee") or op.attrs.get("decomposition")
         func = importer.function(name, op.at)
         if importer.copies > _MOST_COPIES:
-            raise GraphError(f"functions that call functions stand for more than {_MOST_COPIES} calls")
+            raise GraphError(f"functions that call functions expand to more than {_MOST_COPIES} calls")
         self._put(func.body, op.inputs, op)
 
     # ---------------------------------------------------------------- control
@@ -167,9 +170,8 @@ class Walk:
             return
         if stays or trips >= _MOST_TRIPS:
             why = "its condition must be known" if stays else f"it has more than {_MOST_TRIPS} iterations"
-            line, column = self.importer.source.text.position(op.at)
-            text = f"line {line}: while: {why} before a run; gr.create and graph-runtime run run it as a loop"
-            raise UnknownValueError(text, op=op.name, line=line, column=column)
+            text = f"while: {why} before a run; gr.create and graph-runtime run run it as a loop"
+            raise self._unknown(op, text)
         again = replace(op, attrs={**op.attrs, "unrolled": trips + 1})
         again.inputs = self._put(body, op.inputs, op, [again])
 
@@ -180,7 +182,7 @@ class Walk:
         return made[0]
 
     def _loop(self, op: HloOp, go: TapeValue) -> None:
-        """Have a loop stay one; its first input is its condition from now on."""
+        """Keep a loop as a loop, with its condition as an additional first input."""
         self.importer.copies += 1
         name = f"{self.importer.copies}/go"
         self.scope[name] = go
@@ -191,7 +193,7 @@ class Walk:
     def _case(self, op: HloOp, values: Sequence[TapeValue], short: str) -> None:
         regions = _regions(op, 2 if short == "if" else 1, self.importer)
         if short == "if":
-            regions = regions[::-1]  # false is 0
+            regions = regions[::-1]  # index 0 is false
         index = values[0]
         known = index.known()
         if known is not None:
@@ -203,14 +205,11 @@ class Walk:
             self.asked[op.inputs[0]] = None
             self._wait(op)
         else:
-            line, column = self.importer.source.text.position(op.at)
-            text = f"line {line}: {short}: what it chooses by must be known before a run; gr.create and "
-            raise UnknownValueError(
-                text + "graph-runtime run find it while they run", op=op.name, line=line, column=column
-            )
+            text = f"{short}: its condition must be known before a run; gr.create and graph-runtime run "
+            raise self._unknown(op, text + "find it while they run")
 
     def _cheap(self, regions: Sequence[OpRegion]) -> bool:
-        """Whether all branches may be computed, to choose among the results."""
+        """Whether the branches are so small that all may be computed, to choose among their results."""
         count, stack = 0, list(regions)
         while stack:
             for op in stack.pop().ops:
@@ -223,18 +222,14 @@ class Walk:
         return True
 
     def _chosen(self, index: TapeValue, regions: Sequence[OpRegion]) -> list[TapeValue]:
-        importer, tape = self.importer, self.importer.tape
-        made = [importer.region(region, [], self.scope) for region in regions]
+        made = [self.importer.region(region, [], self.scope) for region in regions]
         if len({tuple(value.type for value in each) for each in made}) != 1:
             raise GraphError("the branches of a case return different types", op="stablehlo.case")
         found = made[-1]
         for at in range(len(made) - 2, -1, -1):
-            if index.type.dtype == "bool":
-                (is_it,) = tape.op("logical_not", [index], {})
-            else:
-                (is_it,) = tape.op("equal", [index, tape.array(np.array(at), index.dtype)], {})
+            is_it = ~index if index.dtype == "bool" else index.equal(at)
             found = [
-                own if own is other else tape.op("where", [is_it, own, other], {})[0]
+                own if own is other else where(is_it, own, other)
                 for own, other in zip(made[at], found, strict=True)
             ]
         return found
@@ -243,12 +238,128 @@ class Walk:
 def _bind_to(names: Sequence[str], op: HloOp, importer: Converting) -> HloOp:
     if len(names) != len(op.outputs):
         importer.source.text.fail(
-            f"{op.name} has {len(op.outputs)} results, {len(names)} are returned", op.at
+            f"{op.name} has {len(op.outputs)} results, but {len(names)} are returned", op.at
         )
     return HloOp("bind", list(names), op.outputs, [], op.at)
 
 
 def _regions(op: HloOp, least: int, importer: Converting) -> list[OpRegion]:
     if len(op.regions) < least:
-        importer.source.text.fail(f"{op.name} has {len(op.regions)} regions, it needs {least}", op.at)
+        importer.source.text.fail(f"{op.name} has {len(op.regions)} regions, but needs {least}", op.at)
     return op.regions
+
+
+# ---------------------------------------------------------------- numbers of iterations
+
+
+class Converting(Protocol):
+    """The part of the importer that converters and walks use. ``thin``: {id of a broadcast value: (the value
+    before the broadcast, the broadcast value)}; ``copies``: number of functions, bodies and branches inlined.
+    """
+
+    source: Source
+    tape: Tape
+    thin: dict[int, tuple[TapeValue, TapeValue]]
+    copies: int
+
+    def convert(self, op: HloOp, scope: MutableMapping[str, Any], values: Sequence[TapeValue]) -> list[Any]:
+        """Results of an op."""
+
+    def region(
+        self, region: OpRegion, values: Sequence[TapeValue], scope: MutableMapping[str, Any]
+    ) -> list[TapeValue]:
+        """Values that a region returns for the arguments ``values``."""
+
+    def function(self, name: Any, at: int) -> TextFunc:
+        """The function with this name."""
+
+
+def free_names(op: HloOp) -> set[str]:
+    """Names of outer values that the regions of an op read."""
+    found: set[str] = set()
+    for region in op.regions:
+        found |= free_of(region)
+    return found
+
+
+def free_of(region: OpRegion) -> set[str]:
+    """Names of outer values that a region reads."""
+    own = {name for name, _ in region.args}
+    found: set[str] = set()
+    for op in region.ops:
+        found |= (set(op.inputs) | free_names(op)) - own
+        own |= set(op.outputs)
+    return found
+
+
+def trip_count(
+    importer: Converting,
+    op: HloOp,
+    values: Sequence[TapeValue],
+    scope: MutableMapping[str, Any],
+    most: int,
+) -> int | None:
+    """Number of iterations of a while; None if this number is unknown before a run, or greater than
+    ``most``."""
+    cond, body = op.regions
+    if not cond.ops or not body.ops or len(body.ops[-1].inputs) != len(values):
+        return None
+    states = _states(cond, body)
+    tests, steps = _needed(cond, cond.ops[-1].inputs), _needed(body, [body.ops[-1].inputs[i] for i in states])
+    held = {i: values[i] for i in states}
+    before = len(importer.tape.nodes)
+    try:
+        for count in range(most + 1):
+            go = _run(importer, cond, tests, cond.ops[-1].inputs, held, scope)[0].known()
+            if go is None:
+                return None
+            if not go.reshape(-1)[0]:
+                return count
+            wanted = [body.ops[-1].inputs[i] for i in states]
+            held = dict(zip(states, _run(importer, body, steps, wanted, held, scope), strict=True))
+    except GraphRuntimeError:
+        return None
+    finally:
+        del importer.tape.nodes[before:]
+    return None
+
+
+def _states(cond: OpRegion, body: OpRegion) -> list[int]:
+    """Indices of the states on which the condition depends."""
+    found: set[int] = set()
+    new = arguments_read(cond, cond.ops[-1].inputs)
+    while new - found:
+        found |= new
+        new = arguments_read(body, [body.ops[-1].inputs[i] for i in found])
+    return sorted(found)
+
+
+def arguments_read(region: OpRegion, wanted: Sequence[str]) -> set[int]:
+    """Indices of the arguments on which the ``wanted`` values of a region depend."""
+    names = set(wanted)
+    for op in _needed(region, wanted):
+        names |= set(op.inputs) | free_names(op)
+    return {i for i, (name, _) in enumerate(region.args) if name in names}
+
+
+def _needed(region: OpRegion, wanted: Sequence[str]) -> list[HloOp]:
+    """The ops of a region on which the ``wanted`` values depend, in order."""
+    names, found = set(wanted), []
+    for op in reversed(region.ops[:-1]):
+        if names & set(op.outputs):
+            names |= set(op.inputs) | free_names(op)
+            found.append(op)
+    return found[::-1]
+
+
+def _run(
+    importer: Converting,
+    region: OpRegion,
+    ops: Sequence[HloOp],
+    wanted: Sequence[str],
+    held: dict[int, TapeValue],
+    scope: MutableMapping[str, Any],
+) -> list[TapeValue]:
+    args = [region.args[i] for i in held]
+    end = HloOp("stablehlo.return", list(wanted), [], [], region.ops[-1].at)
+    return importer.region(OpRegion(args, [*ops, end]), list(held.values()), scope)

@@ -1,7 +1,7 @@
-"""Bytes <-> frozen values: graph.json by its schema, TVM's conventions and our columns; parameters.
+"""Bytes <-> immutable values: graph.json, by its schema, TVM's conventions and our columns; parameters.
 
-Read: document (bytes -> JSON that the schema accepts), nodes and columns (its lists -> numpy), functions
-(what nodes call), hints and metadata (what it says of devices and memory), loader, which makes a Graph of
-them; write goes back. draft is a document in the making, for builders. params and tensor_files are files of
-values.
+Read document (JSON that the schema accepts), columns (the document's nodes and lists -> numpy), functions
+(called by nodes), hints and metadata (devices and memory), then loader (all of these -> Graph) and write
+(Graph -> JSON). draft has documents in the making, for builders. params and tensor_files read and write files
+of values.
 """

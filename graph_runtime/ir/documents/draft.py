@@ -1,6 +1,6 @@
 """A graph before its ids are final: nodes as a builder collects them -> a graph.json document.
 
-What was said of some nodes only is completed here: devices, storage ids.
+If only some nodes have devices or storage ids, the other nodes get theirs here.
 """
 
 from __future__ import annotations
@@ -19,28 +19,16 @@ from ...base.errors import DeviceError, DocumentError, GraphError
 from ...base.machine import devices
 from ..graph import NOP, TensorType
 from ..ops import registry
-from .columns import pool_type
-from .nodes import NULL, NodeColumns
-
-__all__ = [
-    "DraftNode",
-    "OpCall",
-    "call_attrs",
-    "device_name",
-    "op_call",
-    "plain",
-    "storage_ids",
-    "tensor_type",
-    "to_document",
-]
+from .columns import NULL, NodeColumns
+from .loader import pool_type
 
 _UNSAID = (None,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpCall:
-    """A call of a registered op: ``attrs`` decoded, ``raw`` the gr.* strings that a node has in a file, the
-    output types ``made``, and the ``signature`` that calls of one function share."""
+    """A call of a registered op. ``attrs``: decoded attributes; ``raw``: the gr.* strings that the node has
+    in a file; ``made``: the output types; ``signature``: equal for all calls of one function."""
 
     attrs: dict[str, Any]
     raw: dict[str, str]
@@ -63,41 +51,31 @@ class OpCall:
 
 
 def op_call(op: str, types: Sequence[TensorType], attrs: Mapping[str, Any]) -> OpCall:
-    """An op's call for inputs of these types; attributes that are None are not given.
-
-    Raises UnsupportedOpError for an unknown op, GraphError for attributes or types that its rule refuses.
-    """
-    said = {key: plain(value) for key, value in attrs.items() if value is not None}
-    entry, given = registry.resolve(op, said)
+    """The call of an op for inputs of these types; attributes that are None count as not given. Raises
+    UnsupportedOpError for an unknown op, GraphError for attributes or types that the op's rule refuses."""
+    values = {key: plain(value) for key, value in attrs.items() if value is not None}
+    entry, given = registry.resolve(op, values)
     entry.check_arity(len(types))
     decoded = entry.decode(given)
     made = tuple(entry.infer(list(types), decoded))
     raw = {"gr.op": entry.name, **{f"gr.{key}": orjson.dumps(decoded[key]).decode() for key in sorted(given)}}
     other = {attr.name: decoded[attr.name] for attr in entry.attrs if decoded[attr.name] != attr.default}
-    return OpCall(
-        decoded,
-        raw,
-        made,
-        # an op's new attribute renames no function
-        (
-            entry.name,
-            sorted((k, repr(v)) for k, v in other.items()),
-            list(map(str, types)),
-            list(map(str, made)),
-        ),
-    )
+    # defaults are left out, so that a new attribute of an op renames no function
+    said = sorted((k, repr(v)) for k, v in other.items())
+    return OpCall(decoded, raw, made, (entry.name, said, list(map(str, types)), list(map(str, made))))
 
 
 def call_attrs(
     func_name: str, inputs: int, outputs: int, more: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The attrs of a tvm_op node that calls a function; ``more``: what it has beyond these, or instead."""
+    """Attrs of a tvm_op node that calls a function; ``more``: further attrs, which replace attrs of the same
+    name."""
     counts = {"num_inputs": str(inputs), "num_outputs": str(outputs)}
     return {"func_name": func_name, **counts, "flatten_data": "0", **(more or {})}
 
 
 class Made(Protocol):
-    """What a node makes: its output ``index``."""
+    """A result of a node. ``index``: the result's place among the node's outputs."""
 
     @property
     def nid(self) -> int: ...
@@ -107,9 +85,8 @@ class Made(Protocol):
 
 @dataclass(slots=True, eq=False)
 class DraftNode:
-    """A node: ``attrs`` None for a null node, ``device`` "kind:ordinal" or None, ``sids`` one an output,
-    None where nothing was said.
-    """
+    """A node. ``attrs``: attrs in the file, None for a null node; ``device``: device as "kind:ordinal", or
+    None; ``sids``: storage id of each output, None for an output that was given no id."""
 
     name: str
     types: Sequence[TensorType]
@@ -125,9 +102,9 @@ def to_document(
     aliases: Sequence[tuple[int, int]],
     device: str,
 ) -> tuple[dict[str, Any], NodeColumns]:
-    """The document without its nodes, and their columns. There is no device column unless a node names a
-    device, then ops that name none go to ``device``; and no storage column unless a node names a storage id.
-    """
+    """The document without its nodes, and the columns of the nodes. The document has device columns only if a
+    node names a device; ops that name none then run on ``device``. The document has a storage column only if
+    a node names a storage id."""
     types = [t for node in nodes for t in node.types]
     shapes = {id(t): list(t.shape) for t in types}
     columns: dict[str, list[Any]] = {
@@ -175,7 +152,7 @@ def _columns(nodes: Sequence[DraftNode]) -> NodeColumns:
 
 
 def _node_devices(nodes: Sequence[DraftNode], device: str) -> list[str]:
-    """A device for every node: an input without one goes to its first consumer's."""
+    """The device of every node. An input that names no device is on the device of its first consumer."""
     found = [node.device or (None if node.attrs is None else device) for node in nodes]
     for nid, node in enumerate(nodes):
         for made in node.reads:
@@ -184,7 +161,8 @@ def _node_devices(nodes: Sequence[DraftNode], device: str) -> list[str]:
 
 
 def _storage_ids(nodes: Sequence[DraftNode]) -> list[int]:
-    """Ids that were not given are new ones, but a reshape shares its input's."""
+    """The storage id of every entry. It is the id given for the entry, or else a new id; a reshape without a
+    given id has the id of its input."""
     given = [sid for node in nodes for sid in node.sids if sid is not None]
     fresh = max(given) + 1
     found: dict[tuple[int, int], int] = {}
@@ -202,7 +180,8 @@ def _storage_ids(nodes: Sequence[DraftNode]) -> list[int]:
 
 
 def device_name(device: str | devices.Device) -> str:
-    """A device as files name it. Raises DeviceError for what is none, GraphError for one of tests only."""
+    """A device's name in files. Raises DeviceError for an unknown device, GraphError for a device that exists
+    for tests only."""
     parsed = devices.parse(device)
     if parsed.descriptor.test_only:
         raise GraphError(f"device {parsed} is for tests only and cannot stand in a file", device=str(parsed))
@@ -210,22 +189,21 @@ def device_name(device: str | devices.Device) -> str:
 
 
 def storage_ids(given: int | Sequence[int] | None, count: int, name: str) -> Sequence[int | None]:
-    """One storage id an output, from one id, one an output, or None. Raises GraphError."""
+    """Storage ids, one for each output, from a single id, a sequence, or None. Raises GraphError for ids that
+    are not integers from 0, one for each output."""
     if given is None:
         return _UNSAID if count == 1 else [None] * count
     sids = [given] if isinstance(given, (int, np.integer)) else list(given)
     if len(sids) != count or any(
         isinstance(s, bool) or not isinstance(s, (int, np.integer)) or s < 0 for s in sids
     ):
-        raise GraphError(
-            f"node {name!r} has {count} outputs: storage is an integer from 0 for each, got {given!r}",
-            node=name,
-        )
+        text = f"node {name!r} has {count} outputs: storage is an integer from 0 for each, got {given!r}"
+        raise GraphError(text, node=name)
     return [int(s) for s in sids]
 
 
 def plain(value: Any) -> Any:
-    """An attribute as JSON has it."""
+    """An attribute as a JSON value."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, (np.ndarray, tuple, list)):
@@ -238,15 +216,14 @@ def plain(value: Any) -> Any:
 
 
 def tensor_type(dtype: Any, shape: Sequence[int], name: str) -> TensorType:
-    """The type of what node ``name`` makes, from what a caller gives. Raises GraphError."""
+    """The type of node ``name``'s result from the caller's dtype and shape. Raises GraphError."""
     try:
         dims = tuple(int(d) for d in shape)
         if any(d < 0 or d != given for d, given in zip(dims, shape, strict=True)):
             raise ValueError
         return pool_type(dtype if isinstance(dtype, str) else dtypes.from_numpy(dtype), dims)
     except (TypeError, ValueError):
-        raise GraphError(
-            f"{name!r}: a shape is a tuple of integers from 0, got {shape!r}", node=name, got=shape
-        ) from None
+        text = f"{name!r}: a shape is a tuple of integers from 0, got {shape!r}"
+        raise GraphError(text, node=name, got=shape) from None
     except (DocumentError, GraphError) as error:
         raise GraphError(f"{name!r}: {error}", node=name, got=error.got) from None

@@ -1,4 +1,5 @@
-"""What nodes call: attrs of tvm_op nodes -> interned Funcs, and the checks that an op's rule allows."""
+"""Functions that nodes call, made from the attributes of tvm_op nodes (equal ones are one Func), and their
+checks by the rules of the op."""
 
 from __future__ import annotations
 
@@ -12,11 +13,9 @@ from ...base.errors import DocumentError, GraphError
 from ...base.json_text import json_path, parse_json
 from ..graph import COPY, NOP, Func, Graph, NodeView
 from ..ops import registry
-from .nodes import REQUIRED, NodeColumns
+from .columns import REQUIRED, NodeColumns
 
-__all__ = ["FOR_PEOPLE", "check_functions", "intern_functions", "make_functions"]
-
-FOR_PEOPLE = ("gr.device", "gr.storage")  # written for Netron, never read
+FOR_PEOPLE = ("gr.device", "gr.storage")  # attributes for readers of Netron; no code reads them
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _DIGITS = re.compile(r"[0-9]{1,9}\Z")
 
@@ -25,17 +24,17 @@ _DIGITS = re.compile(r"[0-9]{1,9}\Z")
 
 
 def intern_functions(nodes: NodeColumns) -> tuple[np.ndarray, tuple[Func, ...]]:
-    """(func_id int32 [nodes], -1 for a null node; the distinct Funcs). Nodes with equal attrs share one Func.
+    """(func_id, funcs). func_id: int32 [nodes], -1 for a null node; funcs: the distinct Funcs. Nodes with
+    equal attrs share one Func.
 
-    Raises GraphError with the JSON path: attrs incomplete, numbers that are no digit strings, gr.* that its
-    op does not know.
-    """
+    Raises GraphError, with the JSON path, for incomplete attrs, for counts that are no digit strings, and for
+    a gr.* attribute that its op does not have."""
     ids: list[int] = []
     funcs: list[Func] = []
-    by_name: dict[str | None, tuple[dict[str, str], int]] = {}  # nearly always all nodes of a name are equal
+    by_name: dict[str | None, tuple[dict[str, str], int]] = {}  # nodes of one name are nearly always equal
     by_attrs: dict[tuple[Any, ...], int] = {}
     for nid, raw in nodes.runs:
-        if not isinstance(raw, dict):  # NULL
+        if not isinstance(raw, dict):  # the attrs are NULL: a null node
             ids.append(-1)
             continue
         known = by_name.get(raw.get("func_name"))
@@ -53,7 +52,7 @@ def intern_functions(nodes: NodeColumns) -> tuple[np.ndarray, tuple[Func, ...]]:
 
 
 def make_functions(given: Sequence[tuple[int, dict[str, str]]]) -> tuple[Func, ...]:
-    """The Funcs of (number of inputs, attrs) each. Raises GraphError as intern_functions does."""
+    """One Func for each pair (number of inputs, attrs). Raises GraphError as intern_functions does."""
     return tuple(
         _make_func(i, raw.get("func_name", ""), num_inputs, raw) for i, (num_inputs, raw) in enumerate(given)
     )
@@ -65,12 +64,8 @@ def _for_us(raw: dict[str, str]) -> dict[str, str]:
 
 def _make_func(nid: int, node: str, num_inputs: int, raw: dict[str, str]) -> Func:
     def fail(text: str, *key: str, **fields: Any) -> NoReturn:
-        raise GraphError(
-            f"node {node!r}: {text}",
-            path=json_path(("nodes", nid, "attrs", *key)),
-            node=node,
-            **fields,
-        )
+        text = f"node {node!r}: {text}"
+        raise GraphError(text, path=json_path(("nodes", nid, "attrs", *key)), node=node, **fields)
 
     missing = [key for key in REQUIRED if key not in raw]
     if missing:
@@ -95,7 +90,7 @@ def _make_func(nid: int, node: str, num_inputs: int, raw: dict[str, str]) -> Fun
 
 
 def _given_attrs(raw: dict[str, str], fail: Callable[..., NoReturn]) -> dict[str, Any]:
-    """The values of the node's gr.<attr>, by attr."""
+    """{attribute: value} of the node's gr.* strings."""
     given = {}
     for key in raw:
         if not key.startswith("gr.") or key == "gr.op":
@@ -111,19 +106,18 @@ def _given_attrs(raw: dict[str, str], fail: Callable[..., NoReturn]) -> dict[str
 
 def _decode(name: str, op_name: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     op, attrs = registry.resolve(op_name, given)
+    text = ""
     if op.is_nop and name != NOP:
-        raise GraphError(
-            f"op {op.name} moves no data: its func_name must be {NOP}, got {name!r}", op=op.name, got=name
-        )
-    if not op.is_nop and name in (COPY, NOP):
-        raise GraphError(
-            f"{name} is no function of op {op.name}: give it a func_name of its own", op=op.name, got=name
-        )
+        text = f"op {op.name} moves no data: its func_name must be {NOP}, got {name!r}"
+    elif not op.is_nop and name in (COPY, NOP):
+        text = f"{name} is no function of op {op.name}: give it a func_name of its own"
+    if text:
+        raise GraphError(text, op=op.name, got=name)
     return op.name, op.decode(attrs)
 
 
 def _at_node(error: GraphError, nid: int, name: str, *path: str) -> GraphError:
-    """The same error with its node."""
+    """The same error, with the node in its text and fields."""
     fields = {**error.fields, "path": json_path(("nodes", nid, *path)), "node": name, "nid": nid}
     return type(error)(f"node {name!r}: {error}", **fields)
 
@@ -132,10 +126,9 @@ def _at_node(error: GraphError, nid: int, name: str, *path: str) -> GraphError:
 
 
 def check_functions(graph: Graph) -> None:
-    """Raise GraphError where nodes that share a func_name differ in gr.* or in types, where the columns are
-    not what an op's rule gives, or where __copy or __nop would change the number of bytes: the first such
-    node's, for what reads a wrong type is wrong, too.
-    """
+    """Raise GraphError if nodes that share a func_name differ in gr.* or in types, if columns differ from the
+    types that an op's rule gives, or if __copy or __nop would change the number of bytes. The error is about
+    the first node with such a fault, because a wrong type makes the types of its readers wrong, too."""
     names = {name: i for i, name in enumerate(dict.fromkeys(func.name for func in graph.funcs))}
     name_id = np.array([names[func.name] for func in graph.funcs], np.int64)
     moves = np.array([func.name in (COPY, NOP) for func in graph.funcs], bool)
@@ -162,34 +155,28 @@ def check_functions(graph: Graph) -> None:
 
 
 def _check_moves(graph: Graph, nids: np.ndarray) -> None:
-    """Copies and nops: one input, one output, equal bytes, and a nop with gr.op by its rule."""
+    """Check copies and nops: one input, one output, equal bytes, and for a nop with gr.op the types that the
+    op's rule gives."""
     ins, outs = graph.in_ptr[nids + 1] - graph.in_ptr[nids], graph.row_ptr[nids + 1] - graph.row_ptr[nids]
     for nid in nids[(ins != 1) | (outs != 1)][:1].tolist():
         view = graph.node(nid)
-        raise _wrong(
-            nid,
-            view,
-            f"{view.callee.name} takes one input and gives one output, it has {len(view.inputs)} and "
-            f"{len(view.outputs)}",
-        )
+        counts = f"{len(view.inputs)} and {len(view.outputs)}"
+        text = f"{view.callee.name} takes one input and gives one output, it has {counts}"
+        raise _wrong(nid, view, text)
     if not len(nids):
         return
     source, target = graph.type_id[graph.in_eid[graph.in_ptr[nids]]], graph.type_id[graph.row_ptr[nids]]
     nbytes = np.array([t.nbytes for t in graph.types], np.int64)
     for nid in nids[nbytes[source] != nbytes[target]][:1].tolist():
         view = graph.node(nid)
-        raise _wrong(
-            nid,
-            view,
-            f"{view.callee.name} keeps the bytes, but its input {view.input_types[0]} and its output "
-            f"{view.output_types[0]} differ in size",
-        )
+        types = f"its input {view.input_types[0]} and its output {view.output_types[0]}"
+        raise _wrong(nid, view, f"{view.callee.name} keeps the bytes, but {types} differ in size")
     _, chosen = np.unique(np.stack([graph.func_id[nids], source, target]), axis=1, return_index=True)
     _check_rules(graph, np.sort(nids[chosen]))
 
 
 def _check_agreement(graph: Graph, nids: np.ndarray, first: np.ndarray) -> None:
-    """Each node of ``nids`` calls what node ``first`` calls: equal gr.*, equal input and output types."""
+    """Check that each node of ``nids`` calls the function of node ``first``: equal gr.*, equal types."""
     fid, first_fid = graph.func_id[nids], graph.func_id[first]
     for a, b in np.unique(np.stack([first_fid, fid]), axis=1).T.tolist() if (fid != first_fid).any() else ():
         f, g = graph.funcs[a], graph.funcs[b]
@@ -211,43 +198,30 @@ def _check_agreement(graph: Graph, nids: np.ndarray, first: np.ndarray) -> None:
 
 def _differ(graph: Graph, a: int, b: int, what: str) -> GraphError:
     one, two = graph.node(a), graph.node(b)
-    return _wrong(
-        b,
-        two,
-        f"nodes that share func_name {two.callee.name!r} must agree in {what}, but this is "
-        f"{_signature(two)} and node "
-        f"{one.name!r} is {_signature(one)}: give one of them another func_name",
-    )
+    these = f"this is {_signature(two)} and node {one.name!r} is {_signature(one)}"
+    text = f"nodes that share func_name {two.callee.name!r} must agree in {what}, but {these}"
+    return _wrong(b, two, f"{text}: give one of them another func_name")
 
 
 def _check_rules(graph: Graph, nids: np.ndarray) -> None:
-    """The output columns of nodes are what their ops' rules give for their inputs."""
+    """Check that the output columns of nodes are the types that their ops' rules give."""
     for nid in nids.tolist():
-        _check_rule(graph, nid)
+        view = graph.node(nid)
+        if view.callee.op is not None:
+            _check_rule(nid, view, registry.require(view.callee.op))
 
 
-def _check_rule(graph: Graph, nid: int) -> None:
-    view = graph.node(nid)
-    func = view.callee
-    if func.op is None:
-        return
-    op = registry.require(func.op)
+def _check_rule(nid: int, view: NodeView, op: registry.Op) -> None:
+    path: tuple[str, ...] = ("inputs",)
     try:
         op.check_arity(len(view.inputs))
+        path = ()
+        inferred = tuple(op.infer(list(view.input_types), view.callee.attrs))
     except GraphError as error:
-        raise _at_node(error, nid, view.name, "inputs") from None
-    try:
-        inferred = tuple(op.infer(list(view.input_types), func.attrs))
-    except GraphError as error:
-        raise _at_node(error, nid, view.name) from None
+        raise _at_node(error, nid, view.name, *path) from None
     if inferred != view.output_types:
-        raise _wrong(
-            nid,
-            view,
-            f"op {op.name} gives {_texts(inferred)} for inputs {_texts(view.input_types)}, the columns "
-            "dltype and "
-            f"shape say {_texts(view.output_types)}",
-        )
+        text = f"op {op.name} gives {_texts(inferred)} for inputs {_texts(view.input_types)}, the columns"
+        raise _wrong(nid, view, f"{text} dltype and shape say {_texts(view.output_types)}")
 
 
 def _texts(types: tuple[Any, ...]) -> str:
@@ -259,11 +233,6 @@ def _signature(view: NodeView) -> str:
     return f"{view.op}({_texts(view.input_types)}{attrs}) -> {_texts(view.output_types)}"
 
 
-def _wrong(nid: int, view: NodeView, text: str, *path: str) -> GraphError:
-    return GraphError(
-        f"node {view.name!r}: {text}",
-        path=json_path(("nodes", nid, *path)),
-        node=view.name,
-        op=view.op,
-        nid=nid,
-    )
+def _wrong(nid: int, view: NodeView, text: str) -> GraphError:
+    text, path = f"node {view.name!r}: {text}", json_path(("nodes", nid))
+    return GraphError(text, path=path, node=view.name, op=view.op, nid=nid)

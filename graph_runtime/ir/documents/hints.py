@@ -1,7 +1,6 @@
-"""What a graph.json says about devices and memory: its columns and metadata.graph_runtime, checked against
-themselves, as Hints.
+"""Devices and memory in a graph.json, as Hints: columns and metadata.graph_runtime, checked for consistency.
 
-Whether a device list, a layout or a pool can do what they say is decided by the plan passes.
+The passes of the plan decide whether devices, layouts and pools can satisfy the Hints.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from ...base.errors import GraphError
 from ...base.json_text import json_path
 from ...base.machine import devices
 from ..graph import Graph, Hints
-from .columns import integers, of_length
+from .columns import first_true, integers, of_length
 from .metadata import (
     read_aliases,
     read_at_input,
@@ -24,15 +23,13 @@ from .metadata import (
     read_storage,
 )
 
-__all__ = ["read_hints"]
-
-_SPARE_SIDS = 1 << 18  # a pool of so many takes 20 MiB until it is planned
+HINTED = {"device_index", "device_id", "storage_id", "storage_scope"}  # columns read here
+_SPARE_SIDS = 1 << 18  # storage ids allowed beyond one for each entry; their pool takes 20 MiB
 
 
 def read_hints(document: dict[str, Any], graph: Graph) -> Hints:
     """The Hints of a checked document whose graph (without hints) is ``graph``. Raises GraphError or
-    DocumentError with the path.
-    """
+    DocumentError with the path."""
     columns, count = document["attrs"], graph.num_entries
     device_type, device_id = _device_columns(columns, graph)
     sid = _column(columns, "storage_id", count)
@@ -75,11 +72,10 @@ def _device_columns(columns: dict[str, Any], graph: Graph) -> tuple[np.ndarray |
     device_id = _column(columns, "device_id", graph.num_entries)
     if device_type is None:
         if device_id is not None:
-            raise GraphError(
-                "column device_id counts devices of the type that device_index names, and there is no "
-                "device_index",
-                path="$.attrs.device_id",
+            text = (
+                "column device_id counts devices of the types in device_index, and there is no device_index"
             )
+            raise GraphError(text, path="$.attrs.device_id")
         return None, None
     for column, name, least, text in (
         (device_type, "device_index", 1, "a DLDeviceType number from 1, which is cpu"),
@@ -87,17 +83,14 @@ def _device_columns(columns: dict[str, Any], graph: Graph) -> tuple[np.ndarray |
     ):
         if column is not None and (column < least).any():
             eid = int(np.argmax(column < least))
-            raise GraphError(
-                f"{name} {column[eid]} must be {text}",
-                path=json_path(("attrs", name, 1, eid)),
-                got=int(column[eid]),
-            )
+            text = f"{name} {column[eid]} must be {text}"
+            raise GraphError(text, path=json_path(("attrs", name, 1, eid)), got=int(column[eid]))
     _one_device_a_node(device_type, device_id, graph)
     return device_type, device_id
 
 
 def _devices(device_type: np.ndarray, device_id: np.ndarray | None) -> np.ndarray:
-    """int64 [entries]: one number a device."""
+    """int64 [entries]: the device of each entry as a number; different devices have different numbers."""
     return device_type if device_id is None else (device_type << 32) + device_id
 
 
@@ -109,17 +102,13 @@ def _name(device_type: np.ndarray, device_id: np.ndarray | None, eid: int) -> st
 
 def _one_device_a_node(device_type: np.ndarray, device_id: np.ndarray | None, graph: Graph) -> None:
     device, nid = _devices(device_type, device_id), graph.entry_nid
-    bad = device != device[graph.row_ptr[nid]] if len(nid) else np.zeros(0, bool)
-    if bad.any():
-        eid = int(np.argmax(bad))
+    if (
+        eid := first_true(device != device[graph.row_ptr[nid]] if len(nid) else np.zeros(0, bool))
+    ) is not None:
         name, first = graph.names[nid[eid]], int(graph.row_ptr[nid[eid]])
-        raise GraphError(
-            f"node {name!r} has outputs on {_name(device_type, device_id, first)} and "
-            f"{_name(device_type, device_id, eid)}: "
-            f"a node runs on one device, and all its outputs lie there",
-            path=json_path(("attrs", "device_index", 1, eid)),
-            node=name,
-        )
+        there, here = (_name(device_type, device_id, e) for e in (first, eid))
+        text = f"node {name!r} has outputs on {there} and {here}: a node and its outputs are on one device"
+        raise GraphError(text, path=json_path(("attrs", "device_index", 1, eid)), node=name)
 
 
 def _check_scope(scope: list[str], graph: Graph) -> None:
@@ -129,9 +118,8 @@ def _check_scope(scope: list[str], graph: Graph) -> None:
         eid = next(i for i, s in enumerate(scope) if s in unusual)
         node = graph.names[graph.maker(eid)]
         raise GraphError(
-            f"entry {eid} (an output of node {node!r}) wants memory scope {scope[eid][:60]!r}; there "
-            'is only ordinary memory, "" '
-            f"or global (texture scopes exist on OpenCL devices only)",
+            f"entry {eid} (an output of node {node!r}) wants memory scope {scope[eid][:60]!r}; there is only "
+            'ordinary memory, "" or global (texture scopes exist on OpenCL devices only)',
             path=json_path(("attrs", "storage_scope", 1, eid)),
             node=node,
             got=scope[eid],
@@ -143,35 +131,27 @@ def _check_storage_ids(
     sid: np.ndarray, device_type: np.ndarray | None, device_id: np.ndarray | None, graph: Graph
 ) -> None:
     limit = _SPARE_SIDS + len(sid)
-    bad = (sid < 0) | (sid > limit)
-    if bad.any():
-        eid = int(np.argmax(bad))
+    if (eid := first_true((sid < 0) | (sid > limit))) is not None:
         text = (
             "every entry needs a storage id from 0; leave the whole column out to have storage planned"
             if sid[eid] < 0
             else f"ids count pool entries from 0, and {len(sid)} entries cannot need more than {limit}"
         )
-        raise GraphError(
-            f"storage_id {sid[eid]}: {text}",
-            path=json_path(("attrs", "storage_id", 1, eid)),
-            got=int(sid[eid]),
-        )
+        text = f"storage_id {sid[eid]}: {text}"
+        raise GraphError(text, path=json_path(("attrs", "storage_id", 1, eid)), got=int(sid[eid]))
     if device_type is None or not len(sid):
         return
     device = _devices(device_type, device_id)
     first = np.zeros(int(sid.max()) + 1, np.int64)
     first[sid[::-1]] = np.arange(len(sid))[::-1]
-    conflict = device != device[first[sid]]
-    if conflict.any():
-        eid = int(np.argmax(conflict))
+    if (eid := first_true(device != device[first[sid]])) is not None:
         other = int(first[sid[eid]])
         nodes = [graph.names[n] for n in graph.entry_nid[[other, eid]]]
+        there, here = (_name(device_type, device_id, e) for e in (other, eid))
         raise GraphError(
             f"The same pool entry cannot be assigned to multiple devices: storage_id {sid[eid]} is on "
-            f"{_name(device_type, device_id, other)} "
-            f"(node {nodes[0]!r}, entry {other}) and on {_name(device_type, device_id, eid)} (node "
-            f"{nodes[1]!r}, entry {eid}); give one "
-            f"of them another storage_id",
+            f"{there} (node {nodes[0]!r}, entry {other}) and on {here} (node {nodes[1]!r}, entry {eid}); "
+            "give one of them another storage_id",
             path=json_path(("attrs", "storage_id", 1, eid)),
             node=nodes[1],
             got=int(sid[eid]),

@@ -1,48 +1,52 @@
-"""graph.json -> Graph: everything is checked that TVM's loader leaves unchecked, so that no pass need doubt
-an id again.
-"""
+"""graph.json -> Graph, with all checks that TVM's loader leaves out, so that passes can rely on every id."""
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 
-from ...base.errors import GraphError, did_you_mean, nearest
-from ...base.garbage import gc_paused
-from ...base.json_text import json_path
-from ..graph import Func, Graph
-from .columns import entries, extra_columns, integers, intern_types, of_length
-from .document import is_path, read_source
+from ...base import dtypes
+from ...base.errors import DocumentError, GraphError, did_you_mean, nearest
+from ...base.json_text import is_path, json_path, read_source
+from ...base.progress import gc_paused
+from ..graph import Func, Graph, TensorType
+from .columns import (
+    NodeColumns,
+    entries,
+    extra_columns,
+    first_true,
+    fraction_error,
+    integers,
+    node_columns,
+    of_length,
+    read_checked,
+)
 from .functions import check_functions, intern_functions
-from .hints import read_hints
-from .nodes import NodeColumns, node_columns, read_checked
+from .hints import HINTED, read_hints
 
-__all__ = [
-    "check_arg_nodes",
-    "check_order",
-    "check_placeholders",
-    "graph_from_document",
-    "load_graph",
-    "warn_of_columns",
-]
+MOST_BYTES = 1 << 62
 
 _COLUMNS = ("dltype", "shape", "storage_id", "device_index", "device_id", "storage_scope")
-_COMPILERS = ("dtype", "storage_inplace_index")  # columns that NNVM's compiler left in its files
-_EARLIER = {"device_type": "device_index"}  # what drafts of the format called a column
+_COMPILERS = ("dtype", "storage_inplace_index")  # columns in files of NNVM's compiler
+_EARLIER = {"device_type": "device_index"}  # {name of a column in drafts of the format: name now}
 
 
 def load_graph(source: bytes | str | os.PathLike[str], *, strict: bool = False) -> Graph:
     """The graph in a graph.json: bytes, text (a str that begins with "{"), or a path.
 
-    ``strict`` refuses what TVM ignores without a word: text after the document, keys after ``metadata``,
-    columns nothing reads, a num_inputs that is not the number of inputs. Raises DocumentError for what is no
-    document, GraphError (UnsupportedOpError for an unknown op) for one that is no graph; both with ``path``,
-    as $.nodes[3].inputs[0], and with the file's name in the text.
+    ``strict`` refuses parts that TVM silently ignores: text after the document, keys after ``metadata``,
+    columns that nothing reads, a num_inputs that differs from the number of inputs. Raises DocumentError for
+    a malformed document, GraphError (UnsupportedOpError for an unknown op) for an invalid graph; both have a
+    field ``path``, such as $.nodes[3].inputs[0], and the file's name in the text.
     """
     data = read_source(source, "graph.json")
     file = os.path.basename(source) if is_path(source) else None
@@ -60,9 +64,8 @@ def load_graph(source: bytes | str | os.PathLike[str], *, strict: bool = False) 
 def graph_from_document(
     document: dict[str, Any], nodes: NodeColumns | None = None, *, strict: bool = False
 ) -> Graph:
-    """The graph of a document that graph.schema.json accepts; ``nodes``: the columns of its nodes, if they
-    have been read. Raises GraphError, DocumentError.
-    """
+    """The graph of a document that graph.schema.json accepts; ``nodes``: the columns of its nodes, if already
+    read. Raises GraphError, DocumentError."""
     nodes, columns = nodes or node_columns(document["nodes"]), document["attrs"]
     names = tuple(nodes.names)
     func_id, funcs = intern_functions(nodes)
@@ -91,7 +94,8 @@ def graph_from_document(
     check_functions(graph)
     if strict:
         _check_strict(graph)
-    return replace(graph, hints=read_hints(document, graph))
+    hinted = columns.keys() & HINTED or "metadata" in document
+    return replace(graph, hints=read_hints(document, graph)) if hinted else graph
 
 
 # ---------------------------------------------------------------- structure
@@ -100,7 +104,7 @@ def graph_from_document(
 def _row_ptr(
     document: dict[str, Any], names: tuple[str, ...], func_id: np.ndarray, funcs: tuple[Func, ...]
 ) -> np.ndarray:
-    """node_row_ptr, held against the number of outputs of each node."""
+    """node_row_ptr, checked against each node's number of outputs."""
     values = document["node_row_ptr"]
     if len(values) != len(names) + 1:
         raise GraphError(
@@ -115,10 +119,8 @@ def _row_ptr(
         text = f"node_row_ptr must begin with 0, got {row_ptr[0]}"
         raise GraphError(text, path="$.node_row_ptr[0]", got=int(row_ptr[0]), wanted=0)
     of_func = np.array([*(func.num_outputs for func in funcs), 1], np.int64)
-    outputs = of_func[func_id]  # a null node's -1 reads the last
-    bad = np.diff(row_ptr) != outputs
-    if bad.any():
-        nid = int(np.argmax(bad))
+    outputs = of_func[func_id]  # func_id -1 of a null node selects the last element, 1
+    if (nid := first_true(np.diff(row_ptr) != outputs)) is not None:
         raise GraphError(
             f"node_row_ptr gives node {names[nid]!r} {row_ptr[nid + 1] - row_ptr[nid]} entries, it has "
             f"{outputs[nid]} outputs{'' if func_id[nid] < 0 else ' (num_outputs)'}",
@@ -152,44 +154,28 @@ def _eids(
     locate: Callable[[int], tuple[str | int, ...]],
     names: Sequence[str],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(nid, eid) of rows (nid, index, ...). Raises GraphError where one is out of range."""
+    """(nid, eid) of rows (nid, index, ...). Raises GraphError for a row that is out of range."""
     nid, index = pairs[:, 0], pairs[:, 1]
-    bad = nid >= len(names)
-    if bad.any():
-        at = int(np.argmax(bad))
-        raise GraphError(
-            f"node {nid[at]} is out of range: there are {len(names)} nodes",
-            path=json_path(locate(at)),
-            got=int(nid[at]),
-            wanted=len(names),
-        )
+    if (at := first_true(nid >= len(names))) is not None:
+        text = f"node {nid[at]} is out of range: there are {len(names)} nodes"
+        raise GraphError(text, path=json_path(locate(at)), got=int(nid[at]), wanted=len(names))
     eid = row_ptr[nid] + index
-    bad = eid >= row_ptr[nid + 1]
-    if bad.any():
-        at = int(np.argmax(bad))
+    if (at := first_true(eid >= row_ptr[nid + 1])) is not None:
         count = int(row_ptr[nid[at] + 1] - row_ptr[nid[at]])
-        raise GraphError(
-            f"output {index[at]} of node {names[nid[at]]!r} is out of range: it has {count}",
-            path=json_path(locate(at)),
-            got=int(index[at]),
-            wanted=count,
-        )
+        text = f"output {index[at]} of node {names[nid[at]]!r} is out of range: it has {count}"
+        raise GraphError(text, path=json_path(locate(at)), got=int(index[at]), wanted=count)
     return nid, eid
 
 
 def check_order(names: tuple[str, ...], func_id: np.ndarray, in_ptr: np.ndarray, in_nid: np.ndarray) -> None:
-    """Nodes run in array order, so a producer comes before its consumers; null nodes do not run and may
-    be anywhere. A null node has no inputs.
-    """
+    """Raise GraphError unless every producer comes before its consumers, because nodes run in array order.
+    Null nodes do not run and may be anywhere. Raises GraphError also for a null node with inputs."""
     consumer = np.repeat(np.arange(len(names)), np.diff(in_ptr))
     bad = func_id[consumer] < 0
     if bad.any():
         nid = int(consumer[np.argmax(bad)])
-        raise GraphError(
-            f"node {names[nid]!r} is a null node, an input of the graph, and yet has inputs of its own",
-            path=json_path(("nodes", nid, "inputs")),
-            node=names[nid],
-        )
+        text = f"node {names[nid]!r} is a null node, an input of the graph, and yet has inputs of its own"
+        raise GraphError(text, path=json_path(("nodes", nid, "inputs")), node=names[nid])
     bad = (in_nid >= consumer) & (func_id[in_nid] >= 0)
     if not bad.any():
         return
@@ -201,47 +187,32 @@ def check_order(names: tuple[str, ...], func_id: np.ndarray, in_ptr: np.ndarray,
         loop = " -> ".join(repr(names[n]) for n in cycle[:8])
         loop += " -> ..." if len(cycle) > 8 else f" -> {names[cycle[0]]!r}"
         raise GraphError(f"nodes feed each other in a cycle: {loop}", path=path, node=names[nid])
-    raise GraphError(
-        f"node {names[nid]!r} reads node {names[in_nid[slot]]!r}, which runs after it: put it behind",
-        path=path,
-        node=names[nid],
-    )
+    text = f"node {names[nid]!r} reads node {names[in_nid[slot]]!r}, which runs after it: put it behind"
+    raise GraphError(text, path=path, node=names[nid])
 
 
 def _cycle(in_ptr: np.ndarray, in_nid: np.ndarray) -> list[int]:
-    """The nids of a cycle in the direction of the data, or []."""
-    count = len(in_ptr) - 1
-    consumers: list[list[int]] = [[] for _ in range(count)]
-    waiting = np.diff(in_ptr).tolist()
-    for nid in range(count):
-        for producer in in_nid[in_ptr[nid] : in_ptr[nid + 1]].tolist():
-            consumers[producer].append(nid)
-    ready = [nid for nid in range(count) if not waiting[nid]]
-    while ready:
-        for nid in consumers[ready.pop()]:
-            waiting[nid] -= 1
-            if not waiting[nid]:
-                ready.append(nid)
-    at = next((nid for nid in range(count) if waiting[nid]), None)
-    seen: dict[int, int] = {}
-    while at is not None and at not in seen:  # every node that still waits has a producer that still waits
-        seen[at] = len(seen)
-        at = next(p for p in in_nid[in_ptr[at] : in_ptr[at + 1]].tolist() if waiting[p])
-    return list(seen)[seen[at] :][::-1] if at is not None else []
+    """The nids of a cycle, in the direction of the data; [] if there is none."""
+    reads = {nid: in_nid[begin:end].tolist() for nid, (begin, end) in enumerate(pairwise(in_ptr.tolist()))}
+    try:
+        TopologicalSorter(reads).prepare()
+    except CycleError as error:
+        return error.args[1][1:]
+    return []
 
 
 # ---------------------------------------------------------------- inputs, outputs, the rest
 
 
 def _arg_nodes(document: dict[str, Any], names: tuple[str, ...], func_id: np.ndarray) -> np.ndarray:
-    """nids of the graph's inputs."""
+    """nids of the graph's inputs, from arg_nodes."""
     nids = integers(document["arg_nodes"], "arg_nodes")
     check_arg_nodes(nids, names, func_id)
     return nids
 
 
 def check_arg_nodes(nids: np.ndarray, names: tuple[str, ...], func_id: np.ndarray) -> None:
-    """Inputs of a graph are in range, null nodes, and none occurs twice. Raises GraphError."""
+    """Raise GraphError unless a graph's inputs are in range, distinct, and null nodes."""
     seen: set[int] = set()
     for i, nid in enumerate(nids.tolist()):
         if nid >= len(func_id):
@@ -257,7 +228,8 @@ def check_arg_nodes(nids: np.ndarray, names: tuple[str, ...], func_id: np.ndarra
 
 
 def check_placeholders(graph: Graph) -> None:
-    """A null node that is read is an input, or nothing could ever set it."""
+    """Raise GraphError for a null node that a node reads but that is no input of the graph, because nothing
+    could set its value."""
     unset = graph.func_id < 0
     unset[graph.inputs] = False
     read = np.zeros(graph.num_nodes, bool)
@@ -289,7 +261,7 @@ def _control_deps(nodes: NodeColumns) -> dict[int, tuple[int, ...]]:
 
 
 def warn_of_columns(graph: Graph, strict: bool = False) -> None:
-    """Warn of a column that nothing reads and whose name is near that of one that is read, or raise
+    """Warn of a column that nothing reads and whose name resembles a known name; if ``strict``, raise
     GraphError."""
     for name, (tag, _) in graph.extra_columns.items():
         meant = _EARLIER.get(name) or nearest(name, _COLUMNS)
@@ -303,10 +275,8 @@ def warn_of_columns(graph: Graph, strict: bool = False) -> None:
 
 def _check_strict(graph: Graph) -> None:
     for name in graph.extra_columns:
-        raise GraphError(
-            f"column {name!r} is not read by anything{did_you_mean(name, _COLUMNS)}",
-            path=json_path(("attrs", name)),
-        )
+        text = f"column {name!r} is not read by anything{did_you_mean(name, _COLUMNS)}"
+        raise GraphError(text, path=json_path(("attrs", name)))
     said = np.array([int(func.raw["num_inputs"]) for func in graph.funcs] + [0])[graph.func_id]
     bad = said != np.diff(graph.in_ptr)
     for nid in np.flatnonzero(bad)[:1].tolist():
@@ -317,3 +287,49 @@ def _check_strict(graph: Graph) -> None:
             node=graph.names[nid],
             got=int(said[nid]),
         )
+
+
+def intern_types(dltype: list[str], shape: list[list[int]]) -> tuple[np.ndarray, tuple[TensorType, ...]]:
+    """(type_id int32 [entries], the distinct types) from two columns of equal length. Raises DocumentError or
+    GraphError with the path of the entry."""
+    try:
+        array("q", list(chain.from_iterable(shape)))
+    except (TypeError, OverflowError):
+        raise fraction_error(shape, ("attrs", "shape", 1)) from None
+    distinct: dict[tuple[Any, ...], int] = {}
+    found, before, said = -1, None, None
+    numbers = []
+    for name, dims in zip(dltype, shape, strict=True):
+        if dims != before or name != said:  # most entries have the same type as the entry before
+            found = distinct.setdefault((name, *dims), len(distinct))
+            before, said = dims, name
+        numbers.append(found)
+    ids = np.array(numbers, np.int32)
+    types: dict[TensorType, int] = {}
+    renumbered = []
+    for key, i in distinct.items():
+        try:
+            made = pool_type(key[0], key[1:])
+        except GraphError as error:
+            column = "dltype" if "dtype" in error.fields else "shape"
+            raise GraphError(
+                str(error), path=json_path(("attrs", column, 1, int(np.argmax(ids == i)))), got=error.got
+            ) from None
+        renumbered.append(types.setdefault(made, len(types)))
+    return np.array(renumbered, np.int32)[ids], tuple(types)
+
+
+def pool_type(dtype: str, shape: tuple[int, ...]) -> TensorType:
+    """The TensorType. Raises GraphError for a type that no pool can hold; the error has a field ``dtype`` if
+    the dtype is the fault."""
+    try:
+        parsed = dtypes.parse(dtype)
+    except DocumentError as error:
+        raise GraphError(str(error), got=dtype, dtype=dtype) from None
+    width = parsed.bits * parsed.lanes
+    if width == 0 or (width % 8 and width not in (1, 4)):
+        text = f"type {dtype!r} has {width} bits an element; a tensor needs whole bytes, 1 or 4 bits"
+        raise GraphError(text, got=dtype, dtype=dtype)
+    if math.prod(d for d in shape if d) * parsed.itemsize >= MOST_BYTES:
+        raise GraphError(f"{dtype} {list(shape)} has more than 2**62 bytes", got=shape)
+    return TensorType(parsed.name, shape)

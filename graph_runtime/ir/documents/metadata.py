@@ -1,4 +1,4 @@
-"""metadata.graph_runtime of a graph.json: what a plan decided beyond TVM's columns."""
+"""metadata.graph_runtime of a graph.json: the decisions of a plan that TVM's columns cannot hold."""
 
 from __future__ import annotations
 
@@ -14,16 +14,7 @@ from ...base.machine.layout import HOST, L1, ROW_MAJOR, TILE, Layout
 from ...base.machine.shards import Shard
 from ..graph import COPY, Graph, StorageHint
 from ..ops.numerics import options_error
-from .columns import integers, of_length
-
-__all__ = [
-    "read_aliases",
-    "read_at_input",
-    "read_layout_column",
-    "read_layouts",
-    "read_numerics",
-    "read_storage",
-]
+from .columns import first_true, integers, of_length
 
 _META = ("metadata", "graph_runtime")
 
@@ -35,27 +26,21 @@ def _path(*keys: str | int) -> str:
 def read_storage(
     ours: dict[Any, Any], sid: np.ndarray | None, device_type: np.ndarray | None
 ) -> tuple[StorageHint, ...] | None:
-    """One row a storage id, or None. Raises GraphError where rows, ids and device columns disagree."""
+    """One row for each storage id, or None without ``storage``. Raises GraphError if rows, ids and device
+    columns disagree."""
     if "storage" not in ours:
         return None
     if sid is None:
-        raise GraphError(
-            "storage describes storage ids, and there is no column storage_id", path=_path("storage")
-        )
+        text = "storage describes storage ids, and there is no column storage_id"
+        raise GraphError(text, path=_path("storage"))
     rows = tuple(_storage_hint(row, i) for i, row in enumerate(ours["storage"]))
     count = int(sid.max(initial=-1)) + 1
     if len(rows) < count:
-        raise GraphError(
-            f"storage has {len(rows)} rows, one a storage id, and the column goes up to {count - 1}",
-            path=_path("storage"),
-            got=len(rows),
-            wanted=count,
-        )
+        text = f"storage has {len(rows)} rows, one a storage id, and the column goes up to {count - 1}"
+        raise GraphError(text, path=_path("storage"), got=len(rows), wanted=count)
     if device_type is not None and len(sid):
         dl_type = np.array([devices.parse(row.device).dl_type for row in rows])
-        bad = dl_type[sid] != device_type
-        if bad.any():
-            eid = int(np.argmax(bad))
+        if (eid := first_true(dl_type[sid] != device_type)) is not None:
             raise GraphError(
                 f"storage puts id {sid[eid]} on {rows[sid[eid]].device}, device_index puts entry {eid} "
                 "on device type "
@@ -71,9 +56,8 @@ def _storage_hint(row: dict[str, Any], i: int) -> StorageHint:
     try:
         device = devices.parse(row["device"])
         if device.descriptor.test_only:
-            raise GraphError(
-                f"device {device} is for tests only and cannot stand in a file", path=path, device=str(device)
-            )
+            text = f"device {device} is for tests only and cannot stand in a file"
+            raise GraphError(text, path=path, device=str(device))
         device.descriptor.memory(row["memory"])
     except DeviceError as error:
         raise GraphError(
@@ -86,7 +70,7 @@ def _storage_hint(row: dict[str, Any], i: int) -> StorageHint:
 
 
 def read_layouts(ours: dict[str, Any]) -> tuple[Layout, ...] | None:
-    """The distinct layouts. Raises GraphError for one that cannot be."""
+    """The distinct layouts, or None. Raises GraphError for an impossible layout."""
     return tuple(_layout(row, i) for i, row in enumerate(ours["layouts"])) if "layouts" in ours else None
 
 
@@ -99,31 +83,24 @@ def _layout(row: dict[str, Any], i: int) -> Layout:
         except DocumentError:
             known = False
         if not known:
-            raise GraphError(
-                f"unknown format {name[:60]!r}{did_you_mean(name, dtypes.FORMATS)}", path=path, got=name
-            )
+            text = f"unknown format {name[:60]!r}{did_you_mean(name, dtypes.FORMATS)}"
+            raise GraphError(text, path=path, got=name)
     if row["layout"] == TILE and (row["memory"] == HOST or fmt is None):
-        raise GraphError(
-            f"layout tile exists on devices only, not for {name} in {row['memory']}",
-            path=_path("layouts", i, "layout"),
-        )
+        text = f"layout tile exists on devices only, not for {name} in {row['memory']}"
+        raise GraphError(text, path=_path("layouts", i, "layout"))
     if row["layout"] == ROW_MAJOR and fmt is not None and fmt.itemsize is None:
         raise GraphError(f"format {name} exists in layout tile only", path=path, got=name)
     return Layout(row["memory"], row["layout"], name, _shard(row, i))
 
 
 def _shard(row: dict[str, Any], i: int) -> Shard | None:
-    """How a layout is sharded; whether a tensor and a device can be is the plan's to say."""
+    """The shards of a layout, or None. The plan checks whether the shards suit a tensor and a device."""
     said = row.get("shard")
     if said is None:
         return None
     if row["memory"] != L1:
-        raise GraphError(
-            f"shards lie in the L1 of cores, not in {row['memory']}",
-            path=_path("layouts", i, "shard"),
-            got=row["memory"],
-            wanted=L1,
-        )
+        text = f"shards lie in the L1 of cores, not in {row['memory']}"
+        raise GraphError(text, path=_path("layouts", i, "shard"), got=row["memory"], wanted=L1)
     (top, left), (bottom, right) = said["grid"]
     if top > bottom or left > right:
         raise GraphError(
@@ -139,26 +116,21 @@ def _shard(row: dict[str, Any], i: int) -> Shard | None:
 def read_layout_column(
     ours: dict[Any, Any], layouts: tuple[Layout, ...] | None, count: int
 ) -> np.ndarray | None:
-    """int64 [entries]: index into ``layouts``, -1 where nothing is said; None without the column."""
+    """int64 [entries]: index into ``layouts``, -1 for an entry without a layout; None if the column is
+    absent."""
     if "layout" not in ours:
         return None
     column = ours["layout"]
     of_length(column, count, *_META, "layout")
     values = integers(column, *_META, "layout")
-    bad = values >= len(layouts or ())
-    if bad.any():
-        at = int(np.argmax(bad))
-        raise GraphError(
-            f"layout {values[at]} is out of range: there are {len(layouts or ())} layouts",
-            path=_path("layout", at),
-            got=int(values[at]),
-            wanted=len(layouts or ()),
-        )
+    if (at := first_true(values >= len(layouts or ()))) is not None:
+        text = f"layout {values[at]} is out of range: there are {len(layouts or ())} layouts"
+        raise GraphError(text, path=_path("layout", at), got=int(values[at]), wanted=len(layouts or ()))
     return values
 
 
 def read_aliases(ours: dict[Any, Any], graph: Graph) -> tuple[tuple[int, int], ...]:
-    """(output index, input index) pairs of equal types, none twice. Raises GraphError."""
+    """Pairs (output index, input index) whose types are equal; no pair occurs twice. Raises GraphError."""
     pairs = [
         tuple(integers(pair, *_META, "aliases", i).tolist()) for i, pair in enumerate(ours.get("aliases", ()))
     ]
@@ -185,8 +157,8 @@ def read_aliases(ours: dict[Any, Any], graph: Graph) -> tuple[tuple[int, int], .
 
 
 def read_at_input(ours: dict[Any, Any], graph: Graph) -> tuple[int, ...]:
-    """nids of __copy nodes that read a graph input, or what another of them makes. Raises GraphError for any
-    other."""
+    """nids of __copy nodes that run when a graph input is set. Each of them reads a graph input or the result
+    of another such copy. Raises GraphError for any other node."""
     nids = integers(ours.get("at_input", []), *_META, "at_input").tolist()
     known = [nid for nid in nids if nid < graph.num_nodes]
     set_then = {*graph.input_eids.tolist(), *graph.row_ptr[known].tolist()}
@@ -209,7 +181,7 @@ def read_at_input(ours: dict[Any, Any], graph: Graph) -> tuple[int, ...]:
 
 
 def read_numerics(ours: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """{device or kind: its words}. Raises GraphError for a word that there is not."""
+    """{device or kind: {option: word}}. Raises GraphError for an unknown option or word."""
     found = ours.get("numerics", {})
     for name, words in found.items():
         if reason := options_error(words):

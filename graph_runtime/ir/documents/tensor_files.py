@@ -1,5 +1,5 @@
-"""Tensors that others write: numpy's .npy and .npz, and .safetensors, read from a mapped file. Nothing is
-unpickled or evaluated."""
+"""Tensor files of numpy (.npy, .npz) and .safetensors, read from a mapped file. No content is unpickled or
+evaluated."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ import math
 import re
 import struct
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...base import dtypes
-from ...base.cursor import Cursor
-from ...base.errors import DocumentError
+from ...base.errors import DocumentError, ParamsError
 from ...base.files.zip_size import most_members
 from ...base.json_text import parse_json
+from .params import Cursor, map_params, name_arrays, view
 
 if TYPE_CHECKING:
     import zipfile
 
-__all__ = ["NPY", "read_npy", "read_npz", "read_safetensors", "view"]
 
-
-def view(cursor: Cursor, data: memoryview, dtype: np.dtype, shape: tuple[int, ...], what: str) -> np.ndarray:
-    """A read-only array over bytes. Raises the cursor's error, about ``what``, for a shape numpy cannot have
-    and for bytes that are no bools."""
-    try:
-        array = np.ndarray(shape, dtype, data)
-    except ValueError as error:
-        raise cursor.error(f"{what} of shape {list(shape)}: {error}") from None
-    if dtype == np.bool_ and (array.view(np.uint8) > 1).any():
-        raise cursor.error(f"{what} is bool and holds bytes other than 0 and 1")
-    array.flags.writeable = False
-    return array
+def read_marked(path: Path) -> dict[str, np.ndarray]:
+    """Parameters of a file whose name tells its format (params.MARKED); raises the errors of
+    params.read_params. Arrays of compressed ``.npz`` members are copies."""
+    data = map_params(path)
+    cursor = Cursor(
+        data,
+        lambda message, offset: ParamsError(
+            f"cannot read parameters {path}: {message} (byte {offset})", offset=offset
+        ),
+    )
+    found = read_npz(cursor) if path.suffix == ".npz" else read_safetensors(cursor)
+    return name_arrays(data, found)
 
 
 # ---------------------------------------------------------------- .safetensors
@@ -43,8 +43,8 @@ _SAFE = {f.safetensors: dtype for dtype, f in dtypes.BY_DTYPE.items() if f.safet
 
 
 def read_safetensors(cursor: Cursor) -> dict[str, np.ndarray]:
-    """u64 length, that many bytes of JSON {name: {dtype, shape, data_offsets}}, then the data, covered
-    without gap or overlap."""
+    """Arrays of a .safetensors file: u64 length, that many bytes of JSON {name: {dtype, shape,
+    data_offsets}}, then the data, which the arrays cover without gap or overlap."""
     header = _header(cursor)
     data = cursor.take(cursor.left, "data")
     found, spans = {}, []
@@ -62,9 +62,8 @@ def read_safetensors(cursor: Cursor) -> dict[str, np.ndarray]:
     at = 0
     for begin, end, name in sorted(spans):
         if begin != at:
-            raise cursor.error(
-                f"parameter {name!r} begins at byte {begin} of the data, the one before it ends at {at}"
-            )
+            text = f"parameter {name!r} begins at byte {begin} of the data, the one before it ends at {at}"
+            raise cursor.error(text)
         at = end
     if at != len(data):
         raise cursor.error(f"{len(data) - at} bytes of data belong to no parameter")
@@ -104,17 +103,23 @@ def _entry(cursor: Cursor, name: str, entry: Any) -> tuple[np.dtype, tuple[int, 
 
 # ---------------------------------------------------------------- .npy, .npz
 
-NPY = b"\x93NUMPY"  # how a .npy begins
-# The one form in which numpy writes it. np.dtype evaluates what has commas and brackets, so it is given a
-# letter and a size only.
+NPY = b"\x93NUMPY"  # first bytes of a .npy
+# The only form of header that numpy writes. np.dtype evaluates text with commas and brackets, so it is given
+# only texts of a letter and a size.
 _NPY = re.compile(
     rb"\{'descr': '([<>|=]?[A-Za-z?][0-9]{0,2})', 'fortran_order': (True|False), "
     rb"'shape': \(([0-9, ]{0,400})\), *\} *\n?\Z"
 )
-# an array has 128 bytes of header and 140 in the zip; looking at one takes 50 us
+# A file may have _MOST_ARRAYS arrays, and one more for each _ARRAY_BYTES of its size. An array has 128 bytes
+# of header and 140 in the zip; checking it takes 50 us.
 _MOST_ARRAYS, _ARRAY_BYTES = 4096, 1024
-_UNPACKED, _ALLOWED = 8, 24 << 20  # bytes for each of the file, and more; unpacking takes them twice
-_MOST_RATIO = 1032  # deflate cannot pack tighter, so a size beyond that is a lie
+# Most unpacked bytes: _UNPACKED for each byte of the file, and _ALLOWED in addition. Unpacking needs twice as
+# many bytes of memory.
+_UNPACKED, _ALLOWED = (
+    8,
+    24 << 20,
+)
+_MOST_RATIO = 1032  # highest ratio that deflate reaches: a member that claims more is false
 
 
 def read_npy(cursor: Cursor) -> np.ndarray:
@@ -123,8 +128,8 @@ def read_npy(cursor: Cursor) -> np.ndarray:
 
 
 def read_npz(cursor: Cursor) -> dict[str, np.ndarray]:
-    """The arrays of a .npz. Stored members are views of the file, deflated ones are unpacked."""
-    import zipfile  # takes 3 ms, and no graph needs it
+    """The arrays of a .npz file. Stored members are views of the file, deflated members are unpacked."""
+    import zipfile  # takes 3 ms, and no graph needs zipfile
 
     found: dict[str, np.ndarray] = {}
     data = cursor.take(cursor.left, "the file")
@@ -158,7 +163,7 @@ def read_npz(cursor: Cursor) -> dict[str, np.ndarray]:
 
 
 class _Bytes(io.RawIOBase):
-    """Mapped bytes as the file that zipfile wants; io.BytesIO would copy them."""
+    """Mapped bytes as the file object that zipfile reads; io.BytesIO would copy the bytes."""
 
     def __init__(self, data: memoryview):
         self._data, self._at = data, 0
@@ -187,13 +192,14 @@ class _Bytes(io.RawIOBase):
 
 
 def _member(cursor: Cursor, file: memoryview, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> memoryview:
-    """The bytes of a member, no more of them than the directory says: zipfile would unpack all there are."""
+    """The bytes of a member, at most as many as the directory says; reading through zipfile would unpack all
+    bytes, however many there are."""
     import zipfile
 
-    known = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what numpy writes
+    known = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the methods that numpy writes
     if not known or info.file_size > (info.compress_size + 64) * _MOST_RATIO or info.flag_bits & 1:
         raise cursor.error(f"member {info.filename!r} cannot be unpacked")
-    archive.open(info).close()  # holds the local header against the directory
+    archive.open(info).close()  # checks the member's header against the directory
     names = struct.unpack("<HH", file[info.header_offset + 26 : info.header_offset + 30])
     begin = info.header_offset + 30 + sum(names)
     data = file[begin : begin + info.compress_size]

@@ -1,8 +1,8 @@
-"""Graph -> graph.json: canonical bytes, one node and one column a line, inside the JSON that TVM's reader
-knows.
+"""Graph -> graph.json: canonical bytes, with one node and one column per line, in the JSON that TVM's reader
+accepts.
 
 Key order: nodes, arg_nodes, heads, attrs, node_row_ptr, metadata. Equal graphs give equal bytes, and reading
-them gives an equal graph. A plan is written as the graph that plan/record.py makes of it.
+the bytes gives an equal graph. A plan is written as the graph that plan/record.py makes of the plan.
 """
 
 from __future__ import annotations
@@ -17,26 +17,22 @@ import orjson
 
 from ...base.errors import GraphError, no_such
 from ...base.machine.devices import DLTYPE_CPU, boards, type_name
-from ...base.machine.shards import Shard
 from ...base.unique import unique_values
 from ..graph import NOP, Func, Graph, Hints
 from .functions import FOR_PEOPLE
 
-__all__ = ["graph_to_json"]
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # TVM's reader knows no escape for these
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # characters for which TVM's reader has no escape
 
 
 def graph_to_json(graph: Graph, *, dialect: str = "gr") -> bytes:
     """graph.json of a graph.
 
-    ``dialect`` "gr" writes all that the graph has, and no storage_id where storage is still to be planned.
-    "tvm" writes what TVM 0.5 to 0.19 read: no gr.* attributes, device_id or metadata, but always storage_id
+    ``dialect``: "gr" writes the whole graph, without storage_id if storage is still to be planned. "tvm"
+    writes only what TVM 0.5 to 0.19 read: no gr.* attributes, device_id or metadata, but always storage_id
     and device_index.
 
-    Raises GraphError for a text that TVM's JSON cannot hold, a device that no file may name, and for the
-    dialect "tvm" entries on a device kind whose memory is its own, as tt's.
-    """
+    Raises GraphError for a text that TVM's JSON cannot hold, for a device that files may not name, and in the
+    dialect "tvm" for entries on a device kind with memory of its own, such as tt."""
     if dialect not in ("gr", "tvm"):
         raise GraphError(no_such("dialect", dialect, ("gr", "tvm")), got=dialect)
     _check_texts(graph)
@@ -90,10 +86,8 @@ def _check_texts(graph: Graph) -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise GraphError(
-                f"{text[:60]!r} holds half of a surrogate pair, which no UTF-8 file can hold: rename it",
-                got=text,
-            ) from None
+            said = f"{text[:60]!r} holds half of a surrogate pair, which no UTF-8 file can hold: rename it"
+            raise GraphError(said, got=text) from None
 
 
 def _check_devices(graph: Graph, dialect: str) -> None:
@@ -101,25 +95,18 @@ def _check_devices(graph: Graph, dialect: str) -> None:
     if device_type is None:
         return
     for nid in unique_values(graph.entry_nid[device_type < 1])[:1].tolist():
-        raise GraphError(
-            f"node {graph.names[nid]!r} is on a device that is for tests only and cannot stand in a file",
-            node=graph.names[nid],
-        )
-    for kind, number in _unknown_to_tvm().items() if dialect == "tvm" else ():
+        text = f"node {graph.names[nid]!r} is on a device that is for tests only and cannot stand in a file"
+        raise GraphError(text, node=graph.names[nid])
+    # TVM has no device kinds with their own memory and tensor layouts
+    unknown = {d.kind: d.dl_type for d in boards().values() if not d.on_host}
+    for kind, number in unknown.items() if dialect == "tvm" else ():
         there = unique_values(graph.entry_nid[device_type == number]).tolist()
         if there:
             names = ", ".join(repr(graph.names[nid]) for nid in there[:8]) + (
                 ", ..." if len(there) > 8 else ""
             )
-            raise GraphError(
-                f"TVM has no {kind} devices, and these nodes are on one: {names}; place them on cpu",
-                node=graph.names[there[0]],
-            )
-
-
-def _unknown_to_tvm() -> dict[str, int]:
-    """DLDeviceType of the kinds that lay tensors out in memory of their own: no TVM build does that."""
-    return {d.kind: d.dl_type for d in boards().values() if not d.on_host}
+            text = f"TVM has no {kind} devices, and these nodes are on one: {names}; place them on cpu"
+            raise GraphError(text, node=graph.names[there[0]])
 
 
 # ---------------------------------------------------------------- parts
@@ -165,7 +152,8 @@ def _attrs(func: Func, ours: bool) -> dict[str, str]:
 
 
 def _for_people(graph: Graph) -> list[dict[str, str]] | None:
-    """gr.device and gr.storage of each node: Netron shows a node's attributes, not the columns."""
+    """gr.device and gr.storage of each node. These attributes are for Netron, which shows a node's attributes
+    but not the columns."""
     hints = graph.hints
     if hints.device_type is None:
         return None
@@ -209,7 +197,7 @@ def _columns(graph: Graph, dialect: str) -> Iterable[tuple[str, list[Any]]]:
 
 
 def _one_each(graph: Graph) -> np.ndarray:
-    """A storage id for every entry; a reshape, which TVM does not run, shares that of its input."""
+    """One storage id for every entry; a reshape, which TVM does not run, has the id of its input."""
     sid = np.arange(graph.num_entries)
     nop = [func.name == NOP for func in graph.funcs] + [False]
     for nid in np.flatnonzero(np.array(nop)[graph.func_id]).tolist():
@@ -217,22 +205,13 @@ def _one_each(graph: Graph) -> np.ndarray:
     return sid
 
 
-def _shard(shard: Shard | None) -> dict[str, Any] | None:
-    if shard is None:
-        return None
-    return {"kind": shard.kind, "grid": shard.grid, "shape": shard.shape, "orientation": shard.orientation}
-
-
 def _metadata(hints: Hints) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if hints.storage is not None:
-        found["storage"] = [
-            {"device": s.device, "memory": s.memory, "offset": s.offset, "bytes": s.bytes}
-            for s in hints.storage
-        ]
+        found["storage"] = hints.storage  # orjson writes dataclasses as JSON objects
     if hints.layouts is not None:
         found["layouts"] = [
-            {"memory": x.memory, "layout": x.layout, "format": x.format, "shard": _shard(x.shard)}
+            {"memory": x.memory, "layout": x.layout, "format": x.format, "shard": x.shard}
             for x in hints.layouts
         ]
     if hints.layout is not None:

@@ -1,8 +1,10 @@
-"""The op table. An op's family is imported when the op is first asked for; ``all_ops()`` is the whole table.
+"""The op table. The family of an op is imported when the op is first looked up; ``all_ops()`` imports all
+families.
 
-Read registry (what an op is), rules (what families share), one family (elements/elementwise with pointwise,
-say), select (which C body serves a node), and where ops run inside of others: steps, epilogue, fused. The
-folders sort the families by kind of work: elements/, moving/, reductions/, products/, spatial/, integers/.
+Read registry (the definition of an op), rules (shared by families; ``select`` chooses the C body of a node),
+cases, and one family (such as elements/elementwise with pointwise), then the modules for ops inside of other
+ops: steps, epilogue, fused. The folders sort the families by kind of work: elements/, moving/, reductions/,
+products/, spatial/, integers/.
 """
 
 from functools import partial
@@ -26,7 +28,7 @@ __all__ = [
     "support_table",
 ]
 
-# family -> the ops that it registers, so that a graph of some ops imports their families only
+# {family: names of its ops}, so that a graph imports only the families of its ops
 _FAMILIES = {
     "graph_runtime.ir.ops.products.packed": "pack_panels",
     "graph_runtime.ir.ops.integers.quantized": "quantize dynamic_quantize dequantize lookup",
@@ -62,7 +64,7 @@ _FAMILIES = {
     "graph_runtime.ir.ops.moving.slicing": "slice slice_update",
     "graph_runtime.ir.ops.trees": "trees",
 }
-# families whose ops no line names: imported for any other name
+# families imported when a name is not in _FAMILIES
 _OTHERS = (
     "graph_runtime.ir.ops.reductions.reduce",
     "graph_runtime.ir.ops.elements.float_functions",
@@ -79,8 +81,8 @@ provide(
 
 
 def support_table() -> list[dict[Any, Any]]:
-    """One row an op, for docs and the command line: {"op", "family", "doc", and a list of the dtypes of its
-    first input for each device kind}. ["any"]: no kernel is needed."""
+    """Rows of ops, for docs and the command line: {"op", "family", "doc", device kind: [dtypes of the first
+    input]}. The list is ["any"] if the op needs no kernel on that kind."""
     kinds = sorted({kind for op in all_ops().values() for kind in op.bodies})
     return [
         {

@@ -1,14 +1,17 @@
-"""Ops that find how much they make: nonzero compress unique non_max_suppression.
+"""Ops whose results have a size that only a run knows: nonzero compress unique non_max_suppression.
 
-Each has outputs as large as they can get, and a last one, count, int64 [1], that says how much of them along
-an axis is meant: what follows is zero. A front-end's flow cuts them to that size (run/flows).
+The outputs of such an op have the largest possible size. Its last output, count, int64 [1], is the size of
+the result along an axis; the elements after that are zeros. A front-end's flow cuts the outputs to the size
+of the result (run/flows).
 
 C contract (args are the inputs, then the outputs). Attribute words:
-    nonzero               none; positions are [dimensions of x, elements of x]
-    compress              [0] axis; condition may be shorter than the axis, as ONNX's
-    unique                [0] sorted; x is [n, m], its rows are compared, NaN equal to itself and the greatest
-    non_max_suppression   [0] center_point_box [1] iou_threshold [2] score_threshold [3] whether there is one;
-                          most boxes of a class follow from the output's size; output 1 is room to work in
+    nonzero               none; the positions are [dimensions of x, elements of x]
+    compress              [0] axis; condition may be shorter than the axis, as in ONNX
+    unique                [0] sorted; x is [n, m]. Its rows are compared; a NaN is equal to itself and greater
+                          than all numbers
+    non_max_suppression   [0] center_point_box [1] iou_threshold [2] score_threshold
+                          [3] whether there is a score_threshold. The output's size limits the boxes of a
+                          class; output 1 is scratch memory
 """
 
 from __future__ import annotations
@@ -17,7 +20,10 @@ import numpy as np
 
 from ..graph import TensorType
 from . import rules
-from .registry import REQUIRED, Attr, Body, Case, Op, register
+from .cases import case, cases, per_dtype
+from .registry import REQUIRED, Attr, define
+
+_DIGITS = ("digits",)
 
 
 def _index_type(*shape: int) -> TensorType:
@@ -45,29 +51,24 @@ def _nonzero(arrays, attrs):
     return [positions, _count(found.shape[1])]
 
 
-def _each_value(shape, attrs=None, condition=None):
-    more = () if condition is None else (("bool", (condition,)),)
-    for t in rules.ALL:
-        yield Case(t, ((t, shape), *more), attrs or {}, make=("digits",), nmse=rules.EXACT)
+def _each_dtype(*row):
+    return per_dtype(rules.ALL, *row, make=_DIGITS, nmse=rules.EXACT)
 
 
-register(
-    Op(
-        "nonzero",
-        "positions of the elements that are not zero, row by row, and how many there are",
-        (1, 1),
-        _nonzero_infer,
-        _nonzero,
-        lambda i, o, a: i[0].size,
-        bodies={"cpu": Body("nonzero", rules.ALL, rules.by_dtype)},
-        kind="windows",
-        cases=(
-            *_each_value((3, 33, 5)),
-            Case("vector", (("float32", (1000,)),), make=("digits",), nmse=rules.EXACT),
-            Case("scalar", (("float32", ()),), nmse=rules.EXACT),
-            Case("empty", (("float32", (0, 4)),), nmse=rules.EXACT),
-        ),
-    )
+define(
+    "nonzero",
+    "positions of the elements that are not zero, row by row, and their number",
+    (1, 1),
+    _nonzero_infer,
+    _nonzero,
+    lambda i, o, a: i[0].size,
+    bodies=rules.bodies("nonzero", rules.ALL),
+    kind="windows",
+    cases=(
+        *_each_dtype((3, 33, 5)),
+        case("vector", (1000,), make=_DIGITS, nmse=rules.EXACT),
+        *cases((("scalar", ()), ("empty", (0, 4))), rules.EXACT),
+    ),
 )
 
 
@@ -94,28 +95,29 @@ def _compress(arrays, attrs):
     return [out, _count(found.shape[axis])]
 
 
-register(
-    Op(
-        "compress",
-        "the parts of x along an axis where condition holds, and how many there are",
-        (2, 2),
-        _compress_infer,
-        _compress,
-        lambda i, o, a: 0,
-        attrs=(Attr("axis", "int", REQUIRED, "the axis to go along"),),
-        words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
-        bodies={"cpu": Body("compress", rules.ALL, rules.by_bytes)},
-        moves=(1,),
-        kind="windows",
-        cases=(
-            *(
-                Case(f"{t}_{axis}", ((t, (3, 33, 5)), ("bool", (n,))), {"axis": axis}, nmse=rules.EXACT)
-                for t, axis, n in (("float32", 0, 3), ("float32", 1, 30), ("float32", -1, 5))
+define(
+    "compress",
+    "the parts of x along an axis where condition holds, and their number",
+    (2, 2),
+    _compress_infer,
+    _compress,
+    attrs=(Attr("axis", "int", REQUIRED, "the axis to go along"),),
+    words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
+    bodies=rules.bodies("compress", rules.ALL, suffix=rules.by_bytes),
+    moves=(1,),
+    kind="windows",
+    cases=(
+        *cases(
+            (
+                ("float32_0", (3, 33, 5), ("bool", (3,)), {"axis": 0}),
+                ("float32_1", (3, 33, 5), ("bool", (30,)), {"axis": 1}),
+                ("float32_-1", (3, 33, 5), ("bool", (5,)), {"axis": -1}),
             ),
-            *_each_value((3, 33), attrs={"axis": 1}, condition=20),
-            Case("none", (("float32", (4, 3)), ("bool", (0,))), {"axis": 0}, nmse=rules.EXACT),
+            rules.EXACT,
         ),
-    )
+        *_each_dtype((3, 33), ("bool", (20,)), {"axis": 1}),
+        case("none", (4, 3), ("bool", (0,)), {"axis": 0}, nmse=rules.EXACT),
+    ),
 )
 
 
@@ -152,27 +154,25 @@ def _unique(arrays, attrs):
     return [*padded, _count(len(first))]
 
 
-register(
-    Op(
-        "unique",
-        "the different rows of x, where each first is, which of them each row is, how often it is there, and "
-        "how many there are",
-        (1, 1),
-        _unique_infer,
-        _unique,
-        lambda i, o, a: 8 * i[0].size,
-        attrs=(Attr("sorted", "bool", True, "in ascending order; else as they first come"),),
-        words=lambda i, o, a: [int(a["sorted"])],
-        bodies={"cpu": Body("unique", rules.ALL, rules.by_dtype)},
-        kind="windows",
-        cases=(
-            *_each_value((300, 1)),
-            Case("rows", (("float32", (65, 2)),), make=("digits",), nmse=rules.EXACT),
-            Case("rows_as_they_come", (("float32", (65, 2)),), {"sorted": False}, ("digits",), rules.EXACT),
-            Case("as_they_come", (("float32", (500, 1)),), {"sorted": False}, ("digits",), rules.EXACT),
-            Case("empty", (("float32", (0, 1)),), nmse=rules.EXACT),
-        ),
-    )
+define(
+    "unique",
+    "the distinct rows of x; of each the index of its first copy; of each row of x the index of its distinct "
+    "row; of each distinct row its number of copies; and the number of distinct rows",
+    (1, 1),
+    _unique_infer,
+    _unique,
+    lambda i, o, a: 8 * i[0].size,
+    attrs=(Attr("sorted", "bool", True, "in ascending order; else in the order of their first rows"),),
+    words=lambda i, o, a: [int(a["sorted"])],
+    bodies=rules.bodies("unique", rules.ALL),
+    kind="windows",
+    cases=(
+        *_each_dtype((300, 1)),
+        case("rows", (65, 2), make=_DIGITS, nmse=rules.EXACT),
+        case("rows_as_they_come", (65, 2), {"sorted": False}, make=_DIGITS, nmse=rules.EXACT),
+        case("as_they_come", (500, 1), {"sorted": False}, make=_DIGITS, nmse=rules.EXACT),
+        case("empty", (0, 1), nmse=rules.EXACT),
+    ),
 )
 
 
@@ -184,18 +184,15 @@ def _suppress_infer(inputs, attrs):
     rules.one_dtype("non_max_suppression", inputs, ("float32",))
     same = len(boxes.shape) == len(scores.shape) == 3 and boxes.shape[0] == scores.shape[0]
     if not same or boxes.shape[2] != 4 or boxes.shape[1] != scores.shape[2]:
-        rules.fail(
-            "non_max_suppression",
-            f"boxes must be [batch, n, 4] and scores [batch, classes, n], got {boxes} and {scores}",
-            got=(boxes.shape, scores.shape),
-        )
+        text = f"boxes must be [batch, n, 4] and scores [batch, classes, n], got {boxes} and {scores}"
+        rules.fail("non_max_suppression", text, got=(boxes.shape, scores.shape))
     kept = max(0, min(attrs["max_output_boxes_per_class"], boxes.shape[1]))
     most = scores.shape[0] * scores.shape[1] * kept
     return [_index_type(most, 3), _index_type(*scores.shape, 4), _index_type(1)]
 
 
 def _corners(boxes: np.ndarray, centered: bool) -> np.ndarray:
-    """[n, 4] as y1, x1, y2, x2; of either format, in float32, as ONNX Runtime computes."""
+    """Boxes in either format as [n, 4] y1, x1, y2, x2, computed in float32 as by ONNX Runtime."""
     if centered:
         x, y, w, h = boxes.T
         half_w, half_h = w / np.float32(2), h / np.float32(2)
@@ -205,7 +202,7 @@ def _corners(boxes: np.ndarray, centered: bool) -> np.ndarray:
 
 
 def _overlap(box: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Intersection over union of one box with others; 0 where either has no area."""
+    """Intersection over union of one box with each other box; 0 if either box has no area."""
     low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
     sides = np.maximum(high - low, np.float32(0))
     both = sides[:, 0] * sides[:, 1]
@@ -238,43 +235,43 @@ def _suppress(arrays, attrs):
     return [chosen, np.zeros((*scores.shape, 4), np.int64), _count(len(found))]
 
 
-register(
-    Op(
-        "non_max_suppression",
-        "boxes by falling score of each class, without those that overlap a chosen one: batch, class, box",
-        (2, 2),
-        _suppress_infer,
-        _suppress,
-        lambda i, o, a: 16 * i[1].size,
-        attrs=(
-            Attr("max_output_boxes_per_class", "int", REQUIRED, "of one class of one image at most"),
-            Attr("iou_threshold", "float", 0.0, "of area in common above which a box is left out"),
-            Attr("score_threshold", "float", None, "scores that are not above it are left out"),
-            Attr("center_point_box", "int", 0, "1: boxes are x, y of the middle, width, height"),
-        ),
-        words=lambda i, o, a: [
-            a["center_point_box"],
-            rules.float_word(a["iou_threshold"]),
-            rules.float_word(a["score_threshold"] or 0.0),
-            int(a["score_threshold"] is not None),
-        ],
-        bodies={"cpu": Body("non_max_suppression", ("float32",), rules.by_dtype)},
-        kind="windows",
-        cases=tuple(
-            Case(
-                name,
-                (("float32", (2, n, 4)), ("float32", (2, 3, n))),
-                {"max_output_boxes_per_class": most, "iou_threshold": 0.3, **more},
-                make=("uniform", "uniform"),
-                nmse=rules.EXACT,
-            )
-            for name, n, most, more in (
-                ("corners", 65, 7, {}),
-                ("centers", 65, 65, {"center_point_box": 1}),
-                ("scores", 65, 65, {"score_threshold": 0.5}),
-                ("none", 65, 0, {}),
-                ("no_boxes", 0, 5, {}),
-            )
-        ),
-    )
+define(
+    "non_max_suppression",
+    "chosen boxes as (batch, class, box), by falling score in each class, without boxes that overlap a "
+    "chosen one",
+    (2, 2),
+    _suppress_infer,
+    _suppress,
+    lambda i, o, a: 16 * i[1].size,
+    attrs=(
+        Attr("max_output_boxes_per_class", "int", REQUIRED, "most boxes of one class of one image"),
+        Attr("iou_threshold", "float", 0.0, "share of area in common above which a box is left out"),
+        Attr("score_threshold", "float", None, "boxes with scores not above it are left out"),
+        Attr("center_point_box", "int", 0, "1: a box is x, y of its middle, width, height"),
+    ),
+    words=lambda i, o, a: [
+        a["center_point_box"],
+        rules.float_word(a["iou_threshold"]),
+        rules.float_word(a["score_threshold"] or 0.0),
+        int(a["score_threshold"] is not None),
+    ],
+    bodies=rules.bodies("non_max_suppression", ("float32",)),
+    kind="windows",
+    cases=tuple(
+        case(
+            name,
+            (2, n, 4),
+            (2, 3, n),
+            {"max_output_boxes_per_class": most, "iou_threshold": 0.3, **more},
+            make=("uniform", "uniform"),
+            nmse=rules.EXACT,
+        )
+        for name, n, most, more in (
+            ("corners", 65, 7, {}),
+            ("centers", 65, 65, {"center_point_box": 1}),
+            ("scores", 65, 65, {"score_threshold": 0.5}),
+            ("none", 65, 0, {}),
+            ("no_boxes", 0, 5, {}),
+        )
+    ),
 )

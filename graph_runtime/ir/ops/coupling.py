@@ -1,11 +1,12 @@
-"""couple: probabilities of classes from those between each two of them.
+"""couple: probabilities of classes, computed from probabilities of pairs of classes.
 
-C contract: args are between [rows, pairs], the probability that the first of two classes is right, if one of
-them is, pairs in the order (0, 1) (0, 2) .. (1, 2) ..; out [rows, classes]. No attribute words.
+C contract: args are between [rows, pairs], out [rows, classes]. For each pair of classes, between has the
+probability of the first class on condition that one of the two classes is right. The pairs are (0, 1) (0, 2)
+.. (1, 2) .. There are no attribute words.
 
-p makes the sum of (r_ji p_i - r_ij p_j)^2 least (Wu, Lin and Weng 2004, algorithm 2). The result is libsvm's,
-and ONNX Runtime's: each row goes on until it is within _TOLERANCE / classes of a solution, for _ROUNDS rounds
-at most, or as many as there are classes, and a row with a NaN stays at 1 / classes.
+The result p minimises the sum of (r_ji p_i - r_ij p_j)^2 (Wu, Lin and Weng 2004, algorithm 2), as in libsvm
+and ONNX Runtime. Each row is iterated until it is within _TOLERANCE / classes of a solution, for at most
+_ROUNDS or ``classes`` rounds, whichever is more. A row with a NaN stays at 1 / classes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import numpy as np
 
 from ..graph import TensorType
 from . import rules
-from .registry import Body, Case, Op, register
+from .cases import case
+from .registry import Body, define
 
 _TOLERANCE, _ROUNDS, _SLOTS = 0.005, 100, 16  # GR_COUPLE_TOLERANCE and so on of native/kernels/cpu/coupling.h
 _FLOATS = ("float32", "float64")
@@ -33,12 +35,12 @@ def _infer(inputs, attrs):
     rows, pairs = between.shape
     count = _classes(pairs)
     if pairs != count * (count - 1) // 2:
-        rules.fail("couple", f"{pairs} are not the pairs of any number of classes", got=pairs)
+        rules.fail("couple", f"{pairs} is not the number of pairs of any number of classes", got=pairs)
     return [TensorType(dtype, (rows, count))]
 
 
 def _form(between: np.ndarray, classes: int) -> np.ndarray:
-    """[classes, classes] q of the form p' q p that p makes least."""
+    """The matrix [classes, classes] q of the quadratic form p' q p, which p minimises."""
     r = np.zeros((classes, classes), between.dtype)
     r[np.triu_indices(classes, 1)] = between
     r += np.tril(1 - r.T, -1)
@@ -70,31 +72,30 @@ def _couple(arrays, attrs):
 
 
 def _scratch(inputs, outputs, attrs):
-    """Bytes of _SLOTS slots: q, and q p."""
+    """Bytes for _SLOTS slots, each with q and the product q p."""
     classes = outputs[0].shape[1]
     size = 4 if inputs[0].dtype == "float32" else 8
     return _SLOTS * classes * (classes + 1) * size
 
 
-register(
-    Op(
-        "couple",
-        "probabilities of classes from those between each two of them, as libsvm iterates for them",
-        (1, 1),
-        _infer,
-        _couple,
-        lambda i, o, a: 40 * o[0].size * o[0].shape[1],
-        bodies={"cpu": Body("couple", _FLOATS, rules.by_dtype, scratch=_scratch)},
-        kind="windows",
-        cases=tuple(
-            Case(
-                f"{dtype}_{classes}",
-                ((dtype, (rows, classes * (classes - 1) // 2)),),
-                make=("share",),
-                nmse=rules.ROUNDED,
-            )
-            for dtype in _FLOATS
-            for classes, rows in ((2, 9), (3, 70), (7, 20), (1, 3), (4, 0))
-        ),
-    )
+define(
+    "couple",
+    "probabilities of classes from the pairwise ones, by libsvm's iteration",
+    (1, 1),
+    _infer,
+    _couple,
+    lambda i, o, a: 40 * o[0].size * o[0].shape[1],
+    bodies={"cpu": Body("couple", _FLOATS, rules.by_dtype, scratch=_scratch)},
+    kind="windows",
+    cases=tuple(
+        case(
+            f"{t}_{classes}",
+            (rows, classes * (classes - 1) // 2),
+            make=("share",),
+            nmse=rules.ROUNDED,
+            dtype=t,
+        )
+        for t in _FLOATS
+        for classes, rows in ((2, 9), (3, 70), (7, 20), (1, 3), (4, 0))
+    ),
 )

@@ -1,7 +1,7 @@
-"""Products with an epilogue: elementwise steps on each block of results while it is in cache.
+"""Products with an epilogue: elementwise steps that run on each block of results while the block is in cache.
 
-``register_product`` gives an op the attribute ``epilogue`` (steps.py) and further inputs behind its own; the
-steps follow its result in the reference, in the flops and, as a program of words behind its own, in C.
+``register_product`` gives an op the attribute ``epilogue`` (steps.py) and further inputs after its own; the
+steps are added to its reference, its flops and, as words after its own, its C call.
 """
 
 from __future__ import annotations
@@ -14,38 +14,40 @@ from ..graph import TensorType
 from . import rules, steps
 from .registry import Attr, Attrs, Body, Case, Op, Types, register
 
-__all__ = ["ATTR", "Split", "own_inputs", "register_product"]
-
 ATTR = Attr("epilogue", "steps", (), "elementwise steps on the result: -1 is the product, -2 - j step j")
 
-# where the dimensions of the output are cut into planes, rows and columns: (first of rows, first of columns)
+# function of the output's type and the attributes: (first dimension of the output's rows, first dimension of
+# its columns); the dimensions before the rows are planes
 Split = Callable[[TensorType, Attrs], tuple[int, int]]
 
 
 def own_inputs(count: int, attrs: Attrs) -> int:
-    """How many of ``count`` inputs are the op's own: those that the epilogue does not read."""
-    return count - len(steps.extras(attrs["epilogue"]))
+    """Number of the op's own inputs, out of ``count`` inputs in total. The epilogue reads the other
+    inputs."""
+    return count - len(steps.extras(attrs["epilogue"])) if attrs["epilogue"] else count
 
 
 def register_product(op: Op, split: Split, cases: tuple[Case, ...] = ()) -> Op:
     """Register the op with an epilogue.
 
-    ``split``: how its kernels see the output; an input of the epilogue must be as the output or of size 1 in
-    all rows' dimensions, and so in all columns'. ``cases``: further rows of the table, with an epilogue.
+    ``split``: how kernels divide the output's dimensions into rows and columns. An input of the epilogue must
+    have the output's sizes in all dimensions of the rows, or 1 in all of them; likewise for the columns.
+    ``cases``: further cases, with an epilogue.
     """
 
-    @wraps(op.infer)  # its module is the op's family
+    @wraps(op.infer)  # wraps keeps the op's module, which tells its family
     def infer(inputs: Types, attrs: Attrs) -> list[TensorType]:
-        program, own = attrs["epilogue"], own_inputs(len(inputs), attrs)
-        if not op.arity[0] <= own <= op.arity[1] or any(k < own for k in steps.extras(program)):
+        epilogue, own = attrs["epilogue"], own_inputs(len(inputs), attrs)
+        fits = op.arity[0] <= own <= op.arity[1]
+        if not fits or (epilogue and any(k < own for k in steps.extras(epilogue))):
             rules.fail(
                 op.name,
                 f"the epilogue's inputs come after the op's own {op.arity[0]} to "
-                f"{op.arity[1]}, it reads {steps.extras(program)} of {len(inputs)}",
+                f"{op.arity[1]}, it reads {steps.extras(epilogue)} of {len(inputs)}",
                 got=len(inputs),
             )
         made = op.infer(inputs[:own], attrs)
-        if program:
+        if epilogue:
             _check(op.name, inputs, attrs, made[0], split(made[0], attrs))
         return made
 
@@ -60,7 +62,7 @@ def register_product(op: Op, split: Split, cases: tuple[Case, ...] = ()) -> Op:
 
     def words(inputs, outputs, attrs):
         own = op.words(inputs, outputs, attrs) if op.words else []
-        return [*own, *steps.words(attrs["epilogue"], True)]
+        return [*own, *(steps.words(attrs["epilogue"], True) if attrs["epilogue"] else steps.NO_WORDS)]
 
     return register(
         replace(
@@ -80,7 +82,8 @@ def register_product(op: Op, split: Split, cases: tuple[Case, ...] = ()) -> Op:
 
 
 def _own_body(body: Body) -> Body:
-    """What a body says of the op's own inputs, and whether it runs an epilogue."""
+    """The body, with an ``accepts`` that is asked about the op's own inputs only and refuses an epilogue that
+    the body cannot run."""
 
     def own(ask):
         return ask and (lambda i, o, a: ask(i[: own_inputs(len(i), a)], o, a))
@@ -96,9 +99,8 @@ def _own_body(body: Body) -> Body:
 def _check(what: str, inputs: Types, attrs: Attrs, made: TensorType, split: tuple[int, int]) -> None:
     got = steps.result_type(what, attrs["epilogue"], inputs, made)
     if got != made:
-        rules.fail(
-            what, f"the product is {made}, its epilogue makes {got}: they must be equal", got=got, wanted=made
-        )
+        text = f"the product is {made}, its epilogue makes {got}: they must be equal"
+        rules.fail(what, text, got=got, wanted=made)
     for k in steps.extras(attrs["epilogue"]):
         shape = (1,) * (len(made.shape) - len(inputs[k].shape)) + inputs[k].shape
         for first, last in ((split[0], split[1]), (split[1], len(made.shape))):

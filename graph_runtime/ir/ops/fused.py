@@ -1,7 +1,7 @@
 """fused: a group of elementwise ops as one kernel, made by rewrite/groups.py.
 
-C contract: args are the inputs, then the output; words: the program (steps.py). An output may take the place
-of any input of its type.
+C contract: args are the inputs, then the output; words: the steps (steps.py). The output may be written over
+any input of its type.
 """
 
 from __future__ import annotations
@@ -10,19 +10,24 @@ import numpy as np
 
 from ..graph import TensorType
 from . import rules, steps
+from .cases import case, per_dtype
 from .numerics import NUMERICS
-from .registry import REQUIRED, Attr, Body, Case, Op, register
+from .registry import REQUIRED, Attr, Body, define
 from .work import Work
 
 
 def _infer(inputs, attrs):
-    program = attrs["body"]
-    made = steps.result_type("fused", program, inputs)
-    read = steps.extras(program)
+    body = attrs["body"]
+    made = steps.result_type("fused", body, inputs)
+    read = steps.extras(body)
     if read != tuple(range(len(inputs))):
         rules.fail("fused", f"the body reads inputs {read}, there are {len(inputs)}", got=len(inputs))
     if made.shape != rules.broadcast("fused", *(t.shape for t in inputs)):
-        rules.fail("fused", f"the last step makes {made}, less than the inputs broadcast to", got=made)
+        rules.fail(
+            "fused",
+            f"the last step makes {made}, which is smaller than the shape to which the inputs broadcast",
+            got=made,
+        )
     return [TensorType(made.dtype, made.shape)]
 
 
@@ -46,32 +51,29 @@ def _cases():
         ("one", shared, ((), ())),
         ("empty", scale, ((0, 3), (3,), ())),
     ):
-        yield Case(name, tuple(("float32", s) for s in shapes), {"body": body}, nmse=rules.ROUNDED)
+        yield case(name, *shapes, {"body": body}, nmse=rules.ROUNDED)
     ints = [["multiply", [0, 1], {}], ["maximum", [-1, 0], {}], ["add", [-2, 1], {}]]
-    for t in steps.DTYPES[1:]:
-        bound = rules.SUMMED[t] if t in rules.FLOATS else rules.ROUNDED | {"cpu": 0.0}
-        yield Case(t, ((t, (9, 65)), (t, (65,))), {"body": ints}, nmse=bound)
+    bounds = dict.fromkeys(steps.DTYPES, rules.ROUNDED | {"cpu": 0.0}) | rules.SUMMED
+    yield from per_dtype(steps.DTYPES[1:], (9, 65), (65,), {"body": ints}, nmse=bounds)
 
 
-register(
-    Op(
-        "fused",
-        "a group of elementwise ops with broadcasting, one kernel",
-        (1, steps.MOST_INPUTS),
-        _infer,
-        lambda arrays, attrs: [np.asarray(steps.run(attrs["body"], arrays))],
-        lambda i, o, a: steps.flops(a["body"], o[0]),
-        attrs=(Attr("body", "steps", REQUIRED, "the steps; input k, -1 - j the result of step j"), NUMERICS),
-        words=lambda i, o, a: steps.words(a["body"], False),
-        bodies={
-            "cpu": Body("fused", steps.DTYPES, rules.by_dtype, prebuilt=("float32", "bfloat16")),
-            "tt": Body("fused", rules.TT_FLOATS, functions=True),
-        },
-        inplace=tuple(range(steps.MOST_INPUTS)),
-        pace={"cpu": "simple"},
-        work=lambda i, o, a: Work(),  # that of its steps
-        parts="program",
-        program="body",
-        cases=tuple(_cases()),
-    )
+define(
+    "fused",
+    "a group of elementwise ops with broadcasting, one kernel",
+    (1, steps.MOST_INPUTS),
+    _infer,
+    lambda arrays, attrs: [np.asarray(steps.run(attrs["body"], arrays))],
+    lambda i, o, a: steps.flops(a["body"], o[0]),
+    attrs=(Attr("body", "steps", REQUIRED, "the steps; input k, -1 - j the result of step j"), NUMERICS),
+    words=lambda i, o, a: steps.words(a["body"], False),
+    bodies={
+        "cpu": Body("fused", steps.DTYPES, rules.by_dtype, prebuilt=("float32", "bfloat16")),
+        "tt": Body("fused", rules.TT_FLOATS, functions=True),
+    },
+    inplace=tuple(range(steps.MOST_INPUTS)),
+    pace={"cpu": "simple"},
+    work=lambda i, o, a: Work(),  # the work of the steps counts instead
+    parts="steps",
+    program="body",
+    cases=tuple(_cases()),
 )

@@ -1,7 +1,7 @@
-"""What an op is: one Op value holds its attributes, shape rule, cost, numpy reference, kernels and test
-cases.
+"""The op table: one Op holds the attributes, shape rule, cost, numpy reference, kernels and test cases of
+an op.
 
-A family file (elementwise.py, dense.py, ...) makes its ops with ``register(Op(...))``; the C bodies are in
+A family, a file such as elementwise.py or dense.py, makes its ops with ``define(...)``; the C bodies are in
 native/kernels. Codegen, tests, benchmark, support list, cost models, the simulator's walks, the balancer,
 fusion and the plain rules of ONNX and torch read this table.
 """
@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 
@@ -20,36 +20,20 @@ from ...base.errors import GraphError, UnsupportedOpError, did_you_mean
 from ..graph import TensorType
 from .work import Work
 
-__all__ = [
-    "KERNEL",
-    "REQUIRED",
-    "Attr",
-    "Body",
-    "Case",
-    "Op",
-    "add_kernels",
-    "alias",
-    "aliases",
-    "all_ops",
-    "from_outside",
-    "get",
-    "kernel_folders",
-    "provide",
-    "register",
-    "require",
-    "resolve",
-]
-
 REQUIRED: Any = object()
-KERNEL = "kernel"  # gr.kernel: which body of several
+KERNEL = "kernel"  # gr.kernel: the name of one of several bodies
 Attrs = dict[str, Any]
 Types = Sequence[TensorType]
+_P = ParamSpec("_P")
+Suffix = Callable[[Types, Types], str]
+Accepts = Callable[[Types, Types, Attrs], str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Attr:
-    """One attribute. ``kind``: int, ints, float, floats, bool, str, strs, steps (a program, steps.py).
-    ``default`` is ONNX's where it has the op, REQUIRED, or None for "decided from the shapes"."""
+    """One attribute. ``kind``: kind of its values: int, ints, float, floats, bool, str, strs, steps
+    (steps.py). ``default``: ONNX's default if ONNX has the op, REQUIRED, or None if the value follows from
+    the shapes."""
 
     name: str
     kind: str
@@ -62,23 +46,30 @@ class Attr:
 class Body:
     """The C body of an op on one device kind, in native/kernels/<kind>/.
 
-    ``name``: the body's base name; with ``suffix`` it gives the C function gr_<kind>_<name>__<suffix> and the
-    generic entry "<kind>/<name>/<suffix>" (no suffix: gr_<kind>_<name>, "<kind>/<name>").
-    ``dtypes``: of the op's first input, canonical; ``scratch(inputs, outputs, attrs)``: host bytes it needs.
-    ``suffix(inputs, outputs)``: which instantiation serves these types; None: it looks at gr_arg.format.
-    ``accepts(inputs, outputs, attrs)``: None, or a sentence saying why these types cannot be done here.
-    ``numerics``: it reads the words of ir/ops/numerics.py after the op's own; ``functions``: one of them.
-    ``epilogue``: it runs the op's epilogue (epilogue.py); without, it takes only calls that have none.
-    ``prebuilt``: dtypes of the first input for which constant shapes gain nothing: the wheel's serves.
-    ``library``: what it calls of the machine's ("openblas", blas.py); without that the default body serves.
-    ``rounds``: the body that it stands in for where a format lets it round operands to bfloat16.
+    ``name``: the body's base name. The C function is gr_<kind>_<name>__<suffix>, and the generic entry is
+    "<kind>/<name>/<suffix>"; for a body without a suffix they are gr_<kind>_<name> and "<kind>/<name>".
+    ``dtypes``: canonical dtypes of the first input. ``scratch(inputs, outputs, attrs)`` gives the
+    number of host bytes that the body needs.
+    ``suffix(inputs, outputs)`` gives the suffix for these types; None: the body has no suffix, and reads
+    gr_arg.format.
+    ``accepts(inputs, outputs, attrs)`` gives None, or a sentence with the reason why the body refuses these
+    types.
+    ``numerics``: whether the body reads the words of ir/ops/numerics.py after the op's own;
+    ``functions``: whether it reads the one word for functions there.
+    ``epilogue``: whether the body runs the op's epilogue (epilogue.py), or takes only calls without one.
+    ``prebuilt``: dtypes of the first input for which the wheel's body is as fast as one compiled for the
+    shapes.
+    ``library``: library of the machine that the body calls ("openblas", blas.py); if the machine does not
+    have it, the default body is used.
+    ``rounds``: name of the body that this body replaces if the chosen format allows operands to be rounded to
+    bfloat16.
     """
 
     name: str
     dtypes: tuple[str, ...]
-    suffix: Callable[[Types, Types], str] | None = None
+    suffix: Suffix | None = None
     scratch: Callable[[Types, Types, Attrs], int] | None = None
-    accepts: Callable[[Types, Types, Attrs], str | None] | None = None
+    accepts: Accepts | None = None
     numerics: bool = False
     functions: bool = False
     epilogue: bool = False
@@ -89,12 +80,12 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One row of the case table: it drives the op tests, the op benchmark and the support list.
+    """One row of the case table, which the op tests, the op benchmark and the support list use.
 
-    ``inputs``: (dtype, shape) each. ``make`` names how values are drawn: "normal", "positive", "uniform",
-    "index:N" (integers below N for that input), "levels:BITS:BLOCK" (weights of few bits). ``nmse``: largest
-    normalised mean squared error against the float64 reference, by device kind and tt format: {"cpu": 1e-12,
-    "tt/f32": 1e-12, "tt/bf16": 1e-4, "tt/bfp8_b": 1e-3}; 0.0 means bit-equal.
+    ``inputs``: (dtype, shape) of each input. ``make``: how the values of each input are drawn, as in
+    inputs.draw_array: "normal", "positive", "index:N" and so on. ``nmse``: largest normalised mean squared
+    error against the float64 reference, by device kind and tt format: {"cpu": 1e-12, "tt/f32": 1e-12,
+    "tt/bf16": 1e-4, "tt/bfp8_b": 1e-3}; 0.0 means bit-equal.
     """
 
     name: str
@@ -109,39 +100,47 @@ class Op:
     """An op. All callables are pure.
 
     ``arity``: (least, most) number of inputs. ``infer(inputs, attrs)`` returns the output types or raises
-    GraphError with a message that says what is wrong. ``flops(inputs, outputs, attrs)``: multiply and add
-    count as two.
-    ``reference(arrays, attrs)`` returns the outputs; float16 and bfloat16 compute in float32 and round
-    once.
+    GraphError with the fault. ``flops(inputs, outputs, attrs)`` gives the number of flops; a multiply
+    and an add count as two.
+    ``reference(arrays, attrs)`` returns the outputs; results of float16 and bfloat16 are rounded once.
     ``words(inputs, outputs, attrs)``: the int64 attribute words that the C bodies read as call->attrs.
-    ``bodies``: by device kind, the kernel that serves it; ``variants``: others, which take what the first
-    does not accept, or stand in for it where a node names one (``gr.kernel``).
-    ``inplace``: inputs that output 0 may overwrite when types are equal. ``is_nop``: a reshape, no kernel at
-    all on cpu.
+    ``bodies``: the default body of each device kind; ``variants``: further bodies, which take calls that the
+    default refuses, or replace the default where a node names one of them (``gr.kernel``).
+    ``inplace``: inputs that output 0 may overwrite when types are equal. ``is_nop``: whether the op is a
+    reshape, which has no kernel on cpu.
 
     Traits, from which other tables follow:
-    ``kind``: what work it is, for the costs of tt and the balancer: "elementwise" (each element alike),
-    "movement", "reduction" or "windows"; "" where ``work`` and ``parts`` say it.
-    ``pace``: by device kind. cpu: which speed of costs.cpu.Machine its arithmetic goes at ("simple",
-    "function", "scalar", "product"). tt: which op of costs.op_cycles an elementwise op is as fast as.
-    ``work``: what the cores of tt do for it (work.py); None: what follows from ``kind``.
-    ``parts``: as what the balancer takes it apart, by a name of plan.balance's makers; "": by ``kind``.
-    ``weights``: the inputs that are a model's parameters wherever they are inputs of a graph.
-    ``program``: the attribute with the steps that it runs, as its body or behind its result; "": none.
-    ``panels``: how many columns of input 1 the host keeps in panels if it is constant; ``tiles``: whether for
-    Winograd's. ``prefers``: the variant on the host where none was measured, None: the default.
-    ``neutral``: of what reduces the axes that its attribute ``axes`` names: what an element may be that no
-    result shows, cut to what the dtype has; None for any other op.
-    ``sums``: its result is a sum of products; where that cancels, errors are small against what was summed.
-    ``gathers``: it reads no more of input 0 than it makes. ``by_index``: an index out of range is refused.
-    ``moves``: its inputs that are no elements which it moves; None: it computes. ``equality``: it compares.
-    ``late``: of constants it stays a node, which hosts may read as they are.
-    ``walk``: which pages its tt body moves, by a name of simulation/walks; "": the op's own.
-    ``step``: its code as a step (steps.py), 0: it cannot be one; ``counts``: it takes integers.
-    ``promotes``: where integers are accepted for it (numpy, torch), they become floats.
-    ``onnx``: {ONNX op: {ONNX's attribute: this op's}}, the defaults being the same.
-    ``numpy``, ``torch``: functions, elementwise, and aten operations of inputs alone that it is, by name.
-    ``ttnn``: {function of ttnn: {its argument: this op's attribute}}, results having the first input's dtype.
+    ``kind``: kind of work, for the costs of tt and the balancer: "elementwise" (each element alike),
+    "movement", "reduction" or "windows"; "" if ``work`` and ``parts`` describe the work.
+    ``pace``: {device kind: speed}. The speed on cpu is the name of a speed in costs.cpu.Machine ("simple",
+    "function", "scalar", "product"). The speed of an elementwise op on tt is the name of an op of
+    costs.op_cycles that is as fast.
+    ``work``: work of the cores of tt (work.py); None: the work follows from ``kind``.
+    ``parts``: name of the function of plan.balance that splits the op for the balancer; "": ``kind`` chooses
+    the function.
+    ``weights``: inputs that count as parameters of a model if they are inputs of a graph.
+    ``program``: the attribute with the steps that the op runs, as its body or after its result; "": the op
+    runs no steps.
+    ``panels``: function that gives the number of columns of input 1 that the host keeps in panels if the
+    input is constant; ``tiles``: function that tells whether these are the panels of Winograd's tiles.
+    ``prefers``: function that gives the variant on the host if no variant was measured; None: the default
+    body.
+    ``neutral``: for an op that reduces ``axes``, an element that changes no result, clipped to the dtype;
+    None for all other ops.
+    ``sums``: whether the result is a sum of products, whose errors are small relative to its addends.
+    ``gathers``: whether the op reads at most as many elements of input 0 as it makes. ``by_index``: whether
+    the op refuses an index out of range. ``equality``: whether the op compares for equality.
+    ``moves``: for an op that moves elements, the inputs whose elements it does not move; None: it computes.
+    ``late``: whether the op stays a node even if its inputs are constants, because hosts may read these as
+    they are.
+    ``walk``: name in simulation/walks of the pages that the tt body moves; "": the op's name.
+    ``step``: the op's code as a step (steps.py), 0 if the op cannot be a step; ``counts``: whether the op
+    takes integers as a step.
+    ``promotes``: whether integers that numpy's or torch's function gives to the op become floats.
+    ``onnx``: {ONNX op: {ONNX's attribute: this op's attribute}}; the attributes have equal defaults.
+    ``numpy``: names of numpy's functions that equal the op; ``torch``: names of the aten operations, with no
+    arguments but the inputs, that equal the op.
+    ``ttnn``: {function of ttnn: {its argument: this op's attribute}}; results have the first input's dtype.
     """
 
     name: str
@@ -149,7 +148,7 @@ class Op:
     arity: tuple[int, int]
     infer: Callable[[Types, Attrs], list[TensorType]]
     reference: Callable[[list[np.ndarray], Attrs], list[np.ndarray]]
-    flops: Callable[[Types, Types, Attrs], int]
+    flops: Callable[[Types, Types, Attrs], int] = lambda inputs, outputs, attrs: 0
     attrs: tuple[Attr, ...] = ()
     words: Callable[[Types, Types, Attrs], list[int]] | None = None
     bodies: dict[str, Body] = field(default_factory=dict)
@@ -183,46 +182,39 @@ class Op:
     ttnn: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def decode(self, given: Attrs) -> Attrs:
-        """Given attributes with defaults filled in. Raises GraphError for an unknown, missing or ill-typed
-        one; its field ``attribute`` names one that was given."""
+        """The attributes given, with defaults filled in. Raises GraphError for an unknown, missing or
+        ill-typed attribute; if the fault is in a given attribute, the error's field ``attribute`` is its
+        name."""
         known = {a.name: a for a in self.attrs}
         if self.variants:
             known[KERNEL] = _kernel_attr(self)
         for name in given:
             if name not in known:
-                raise GraphError(
-                    f"op {self.name} has no attribute {name!r}{did_you_mean(name, known)}",
-                    op=self.name,
-                    got=name,
-                    attribute=name,
-                )
+                text = f"op {self.name} has no attribute {name!r}{did_you_mean(name, known)}"
+                raise GraphError(text, op=self.name, got=name, attribute=name)
         return {
             name: _decode(self.name, a, given) for name, a in known.items() if name != KERNEL or name in given
         }
 
     def check_arity(self, count: int) -> None:
-        """Raise GraphError for a number of inputs that it does not take."""
+        """Raise GraphError unless the op takes this number of inputs."""
         least, most = self.arity
         if not least <= count <= most:
             wanted = least if least == most else f"{least} to {most}"
-            raise GraphError(
-                f"op {self.name} takes {wanted} inputs, got {count}",
-                op=self.name,
-                got=count,
-                wanted=self.arity,
-            )
+            text = f"op {self.name} takes {wanted} inputs, got {count}"
+            raise GraphError(text, op=self.name, got=count, wanted=self.arity)
 
     def all_bodies(self, kind: str) -> list[Body]:
-        """The bodies of a device kind, the default first."""
+        """The bodies on a device kind, the default first."""
         return [*([self.bodies[kind]] if kind in self.bodies else []), *self.variants.get(kind, ())]
 
     def bytes_moved(self, inputs: Types, outputs: Types) -> int:
-        """Bytes read and written at least once."""
+        """Bytes that the op reads and writes at least: all inputs and outputs once."""
         return sum(t.nbytes for t in (*inputs, *outputs))
 
 
 def _kernel_attr(op: Op) -> Attr:
-    """The attribute that names one of several kernels: present where it is given, never by default."""
+    """The attribute that names one of several bodies; it has no default and is absent unless given."""
     names = {b.name for b in op.bodies.values()} | {b.name for v in op.variants.values() for b in v}
     return Attr(KERNEL, "str", None, "the kernel that serves this node", tuple(sorted(names)))
 
@@ -248,7 +240,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
 
 
 def _is_step(value: Any) -> bool:
-    """[op, [input, ...], {attribute: value}]"""
+    """Whether the value is a step: [op, [input, ...], {attribute: value}]."""
     return (
         isinstance(value, (list, tuple))
         and len(value) == 3
@@ -265,12 +257,8 @@ def _decode(op: str, attr: Attr, given: Attrs) -> Any:
     if value is None and attr.default is None:
         return None
     if not _KINDS[attr.kind](value):
-        raise GraphError(
-            f"op {op}: attribute {attr.name!r} must be {attr.kind}, got {value!r}",
-            op=op,
-            got=value,
-            attribute=attr.name,
-        )
+        text = f"op {op}: attribute {attr.name!r} must be {attr.kind}, got {value!r}"
+        raise GraphError(text, op=op, got=value, attribute=attr.name)
     value = _READ.get(attr.kind, lambda v: v)(value)
     for item in value if attr.kind == "strs" else (value,):
         if not attr.choices or item in attr.choices:
@@ -287,7 +275,7 @@ def _decode(op: str, attr: Attr, given: Attrs) -> Any:
 
 
 def _close(value: Any, choices: Sequence[Any]) -> str:
-    """Which choice was meant, where one is near; the choices themselves are in the text already."""
+    """Advice with the nearest choice, "" if none is near: the error's text already lists all choices."""
     text = did_you_mean(str(value), choices)
     return text if text.startswith(" (did") else ""
 
@@ -295,12 +283,12 @@ def _close(value: Any, choices: Sequence[Any]) -> str:
 _OPS: dict[str, Op] = {}
 _LOADERS: dict[str, Callable[[], object]] = {}
 _OTHERS: list[Callable[[], object]] = []
-# ops of this package, in the order of their families, whatever was asked for first
+# ops of this package in the order of their families, which does not depend on the order of imports
 _own: dict[str, None] = {}
 _aliases: dict[str, tuple[str, Attrs]] = {}
-_loading = 0  # families of this package that are being imported
-_outside: list[Callable[[], object]] = []  # imports what installed packages register; called once
-_kernels: dict[Path, None] = {}  # folders with C bodies of ops from outside
+_loading = 0  # number of families of this package that are being imported
+_outside: list[Callable[[], object]] = []  # loader of installed packages' ops, called once
+_kernels: dict[Path, None] = {}  # folders with C bodies of other packages
 
 
 def provide(
@@ -308,8 +296,10 @@ def provide(
     others: Sequence[Callable[[], object]],
     outside: Callable[[], object],
 ) -> None:
-    """``{op: function that imports the family which registers it}``: called when the op is asked for; those
-    of ``others`` for a name that no loader has, and ``outside`` for one that then is still unknown."""
+    """Set the importers of families. ``loaders``: {name of an op: importer, called when the op is looked up};
+    ``others``: importers called for a name without a loader; ``outside``: importer called for a name that is
+    then still unknown.
+    """
     _outside.append(outside)
     _LOADERS.update(loaders)
     _OTHERS.extend(others)
@@ -317,8 +307,9 @@ def provide(
 
 
 def register(op: Op) -> Op:
-    """Add an op to the table (also from outside this package). A name can be taken once."""
-    # from outside: this package's come first
+    """Add an op to the table; other packages may call this, too. Raises UnsupportedOpError for a name that is
+    taken."""
+    # get() imports this package's ops first
     _own.setdefault(op.name) if _loading else get(op.name)
     if op.name in _OPS or op.name in _aliases:
         raise UnsupportedOpError(f"op {op.name} is registered twice", op=op.name)
@@ -326,39 +317,49 @@ def register(op: Op) -> Op:
     return op
 
 
+def _defining(make: Callable[_P, Op]) -> Callable[_P, Op]:
+    def define(*args: _P.args, **fields: _P.kwargs) -> Op:
+        return register(make(*args, **fields))
+
+    return define
+
+
+define = _defining(Op)  # register(Op(...))
+
+
 def add_kernels(folder: str | os.PathLike[str]) -> None:
-    """C bodies of ops from outside this package: ``folder``/<kind>/*.h, announced as those of native/kernels
-    (docs/extending.md). Graphs that use such ops have them compiled when they are created."""
+    """Add another package's C bodies of ops: ``folder``/<kind>/*.h, announced as in native/kernels
+    (docs/extending.md). The bodies are compiled when a graph with such ops is created."""
     _kernels[Path(folder)] = None
 
 
 def kernel_folders() -> tuple[Path, ...]:
-    """The folders of add_kernels, in their order."""
+    """The folders given to add_kernels, in order."""
     return tuple(_kernels)
 
 
 def from_outside(name: str) -> bool:
-    """Whether an op was registered by another package, with C bodies of its own."""
+    """Whether another package registered this op, with C bodies of its own."""
     return bool(_kernels) and name in _OPS and name not in _own
 
 
 def alias(name: str, op: str, **attrs: Any) -> None:
-    """Another name of an op, for graphs and callers; with it go attributes where they give no others. What is
-    made of it has the op's own name."""
+    """Add another name of an op, for graphs and callers. ``attrs``: attributes that the name sets unless
+    others are given. Nodes get the op's own name."""
     if name in _OPS or name in _aliases:
         raise UnsupportedOpError(f"op {name} is registered twice", op=name)
     _aliases[name] = op, attrs
 
 
 def aliases() -> dict[str, tuple[str, Attrs]]:
-    """Every alias: its op, and the attributes that go with it."""
+    """{alias: (its op, attributes that it sets)}."""
     _load(_OTHERS)
     return dict(_aliases)
 
 
 def resolve(name: str, given: Mapping[str, Any]) -> tuple[Op, Attrs]:
-    """The op of that name or alias, and the attributes of a call: those given, and for one that is not given,
-    or None, what goes with the alias. Raises as ``require``."""
+    """The op with this name or alias, and the attributes of a call: those given, and the alias's attributes
+    in place of those that are None or not given. Raises as ``require``."""
     if get(name) is None and name in _aliases:
         op, own = _aliases[name]
         return require(op), {**given, **{key: value for key, value in own.items() if given.get(key) is None}}
@@ -366,13 +367,13 @@ def resolve(name: str, given: Mapping[str, Any]) -> tuple[Op, Attrs]:
 
 
 def all_ops() -> dict[str, Op]:
-    """Every op by name, those of this package first."""
+    """{name: op} of every op, those of this package first."""
     _load([*_LOADERS.values(), *_OTHERS])
     return {name: _OPS[name] for name in (*_own, *(n for n in _OPS if n not in _own))}
 
 
 def get(name: str) -> Op | None:
-    """The op of that name, None where there is none."""
+    """The op with this name, or None."""
     if name and name not in _OPS:
         _load([_LOADERS[name]] if name in _LOADERS else _OTHERS)
         if not {name} & (_OPS.keys() | _aliases.keys() | _LOADERS.keys()) and _outside:
@@ -391,10 +392,9 @@ def _load(loaders: Sequence[Callable[[], object]]) -> None:
 
 
 def require(name: str) -> Op:
-    """The op of that name. Raises UnsupportedOpError with "did you mean"."""
+    """The op with this name. Raises UnsupportedOpError, with "did you mean", if there is none."""
     op = get(name)
     if op is None:
-        raise UnsupportedOpError(
-            f"unknown op {name!r}{did_you_mean(name, [*all_ops(), *_aliases])}", op=name, got=name
-        )
+        text = f"unknown op {name!r}{did_you_mean(name, [*all_ops(), *_aliases])}"
+        raise UnsupportedOpError(text, op=name, got=name)
     return op

@@ -1,48 +1,40 @@
-"""What the host wants of a node before it runs: the rules of rewrite.target follow this, and costs that are
-asked before those rules ran count on it."""
+"""The host's choices for a node: the rules of rewrite.target apply them, and costs estimated before these
+rules run expect them."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from ...base.machine.devices import HOST_KERNELS
+from ...base.machine.descriptors import HOST_KERNELS
 from .products.packed import bundle_of, grouped_panel_type, takes_pairs
 from .registry import KERNEL, Attrs, Op, Types
 
-__all__ = [
-    "attrs_to_come",
-    "by_tiles",
-    "kernel_by_rule",
-    "pairs_to_come",
-    "panel_columns",
-    "rounding_kernel",
-]
-
-_SHORT = 384  # of k: GR_DEPTH of native/kernels/panels.h
-_FEW_COLUMNS = 16  # a vector of the widest instruction set
-_FEW_PRODUCTS = 2400  # of a row
+_SHORT = 384  # most k of a short product: GR_DEPTH of native/kernels/panels.h
+_FEW_COLUMNS = 16  # most columns of a small product: a vector of the widest instruction set
+_FEW_PRODUCTS = 2400  # most products for a row of a small product
 
 
 def kernel_by_rule(op: Op, inputs: Types, attrs: Attrs) -> str | None:
-    """The variant to be named for a node that is not measured, None for the op's default kernel."""
+    """The variant for a node whose variants were not measured; None for the op's default body."""
     return None if op.prefers is None else op.prefers(inputs, attrs)
 
 
 def panel_columns(op: Op, inputs: Types, outputs: Types, attrs: Attrs) -> int:
-    """How many columns the weight, input 1, has that is put into panels where it is a constant; 0 where it
-    is not."""
+    """Number of columns that the weight, input 1, has in panels once it is a constant; 0 if it is not put
+    into panels."""
     return 0 if op.panels is None else op.panels(inputs, outputs, attrs)
 
 
 def by_tiles(op: Op, inputs: Types, outputs: Types, attrs: Attrs) -> bool:
-    """Whether Winograd's tiles make a node whose weight is put into panels."""
+    """Whether a node whose weight is put into panels uses Winograd's tiles."""
     return op.tiles is not None and op.tiles(inputs, outputs, attrs)
 
 
 def pairs_to_come(inputs: Types, attrs: Attrs) -> bool:
-    """Whether a product whose weight is in panels, or is to be, has it in bfloat16 where the caller asks for
-    that: one of float32, not by Winograd's tiles, nor of groups of few channels, for which it pays."""
+    """Whether a product's weight will be in panels of bfloat16 if the caller allows bfloat16. The weight has
+    panels now, or gets them later. This is so for products of float32 that gain from it, except products by
+    Winograd's tiles and products of groups with few channels."""
     packed, group = attrs.get("packed"), attrs.get("group", 1)
     if not packed or attrs.get("winograd") or attrs.get("levels"):
         return False
@@ -63,17 +55,17 @@ def pairs_to_come(inputs: Types, attrs: Attrs) -> bool:
 
 
 def _few(columns: int, depth: int, gathered: bool) -> bool:
-    """Whether a product is so small that to gather rows and round them takes longer than bfloat16 spares:
-    float32 multiplies rows of up to 384 elements where they lie (short_isa.h), as pairs of channels do.
+    """Whether a product is so small that gathering and rounding rows takes longer than bfloat16 saves: in
+    float32, rows of up to 384 elements are multiplied in place (short_isa.h), and so are pairs of channels.
     Measured on a CPU with AVX512_BF16 (family 26 model 2): windows of three channels, 3 x 3 taps, take 2.3
-    times as long with 16 columns, 1.3 with 32, and as long with 64."""
+    times as long with 16 columns, 1.3 times with 32, and as long with 64."""
     if gathered:
         return (columns <= _FEW_COLUMNS and depth <= _SHORT) or columns * depth <= _FEW_PRODUCTS
     return columns <= _FEW_COLUMNS and depth < _FEW_COLUMNS
 
 
 def rounding_kernel(op: Op, attrs: Attrs) -> str | None:
-    """The variant that may round the operands of a node on the host, in place of the one that it names."""
+    """The variant that may round operands, if the node names it as its kernel on the host; else None."""
     named = attrs.get(KERNEL)
     return next((b.name for b in op.variants.get(HOST_KERNELS, ()) if b.rounds and b.rounds == named), None)
 
@@ -81,7 +73,7 @@ def rounding_kernel(op: Op, attrs: Attrs) -> str | None:
 def attrs_to_come(
     op: Op, inputs: Types, outputs: Types, attrs: Attrs, constant_weight: bool
 ) -> dict[str, Any]:
-    """The attributes that rewrite.target gives a node of the host which decide how fast it is: ``packed``
+    """The attributes that rewrite.target will give a node on the host and that decide its speed: ``packed``
     and ``winograd``, or ``kernel``."""
     if constant_weight and (columns := panel_columns(op, inputs, outputs, attrs)):
         tiles = by_tiles(op, inputs, outputs, attrs)

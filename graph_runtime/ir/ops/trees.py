@@ -1,16 +1,20 @@
-"""trees: what the leaves of decision trees that each row reaches give.
+"""trees: for each row, the sums of the weights of the leaves that the row reaches in decision trees.
 
 C contract: args are x [rows, features], splits [nodes], links int32 [nodes, 4], roots int32 [trees], targets
-int32 [weights], weights [weights], out [rows, targets]. A row of links is the feature that a node looks at,
-the node where it goes on if the comparison of that feature with the node's split holds, the node where it
-goes on if not, and the comparison (its place in COMPARISONS, + 8 where a NaN holds). A leaf leads to itself
-both ways; its row is the first of its weights, itself, itself, and how many it has.
-Attribute words: [0] depth [1] the comparison of all nodes, its place in COMPARISONS, len(COMPARISONS) where
-they differ [2] missing [3] aggregate.
+int32 [weights], weights [weights], out [rows, targets]. A node's row of links is
+    [0] the feature that the node compares with its split
+    [1] the next node if the comparison holds [2] the next node if not
+    [3] the comparison: its place in COMPARISONS, plus 8 if a NaN passes
+A leaf is its own next node both ways; its row is the place of its first weight, the leaf's number twice, and
+its number of weights. Attribute words:
+    [0] depth
+    [1] the comparison of all nodes, as its place in COMPARISONS; len(COMPARISONS) if nodes differ
+    [2] missing
+    [3] aggregate
 
-It refuses no values: an index that is out of range counts as 0, a walk ends after ``depth`` nodes, and one
-that does not end at a leaf gives nothing. What
-makes tables of a file checks them (frontends/onnx/families/ml/trees.py).
+The op refuses no values: an index out of range counts as 0, a walk ends after ``depth`` nodes, and a walk
+that does not end at a leaf adds nothing. The front-end checks the tables of a file
+(frontends/onnx/families/ml/trees.py).
 """
 
 from __future__ import annotations
@@ -22,9 +26,8 @@ import numpy as np
 
 from ..graph import TensorType
 from . import rules
-from .registry import REQUIRED, Attr, Body, Case, Op, register
-
-__all__ = ["AGGREGATES", "COMPARISONS", "MISSING"]
+from .cases import case
+from .registry import REQUIRED, Attr, Case, define
 
 COMPARISONS = {
     "<=": operator.le,
@@ -34,8 +37,9 @@ COMPARISONS = {
     "==": operator.eq,
     "!=": operator.ne,
 }
+_EVERY = (*COMPARISONS, "each")
 AGGREGATES = ("sum", "mean", "least", "greatest")
-MISSING = 8  # added to a comparison that a NaN passes
+MISSING = 8  # added to the place of a comparison that a NaN passes
 _FLOATS = ("float32", "float64")
 
 
@@ -75,7 +79,7 @@ def _holds(seen: np.ndarray, split: np.ndarray, how: np.ndarray, attrs: dict[str
 
 
 def _reached(arrays, attrs) -> np.ndarray:
-    """[rows, trees] the node where each walk ends."""
+    """[rows, trees]: the node at which the walk of each row through each tree ends."""
     x, splits, links, roots = arrays[:4]
     at = np.tile(_in_range(roots, len(splits)), (len(x), 1))
     for _ in range(attrs["depth"]):
@@ -87,7 +91,7 @@ def _reached(arrays, attrs) -> np.ndarray:
 
 
 def _span(start: int, count: int, most: int) -> tuple[int, int]:
-    """Of weights: as much of it as there is."""
+    """(first, end) of a leaf's weights, clamped to the ``most`` weights that exist."""
     first = min(max(start, 0), most)
     return first, first + min(max(count, 0), most - first)
 
@@ -111,64 +115,46 @@ def _trees(arrays, attrs):
 
 
 def _words(inputs, outputs, attrs):
-    every = (*COMPARISONS, "each")
     return [
         attrs["depth"],
-        every.index(attrs["comparison"]),
+        _EVERY.index(attrs["comparison"]),
         int(attrs["missing"]),
         AGGREGATES.index(attrs["aggregate"]),
     ]
 
 
 def _case(name: str, dtype: str = "float32", rows: int = 21, **attrs: Any) -> Case:
-    """Random links: most walks end for their depth alone."""
+    """A case with random links, in which most walks end because of their depth."""
     nodes, trees, weights, count = 40, 11, 60, attrs.get("targets", 3)
-    inputs = (
-        (dtype, (rows, 5)),
-        (dtype, (nodes,)),
-        ("int32", (nodes, 4)),
-        ("int32", (trees,)),
-        ("int32", (weights,)),
-        (dtype, (weights,)),
-    )
+    links = ("int32", (nodes, 4)), ("int32", (trees,)), ("int32", (weights,))
+    row = (rows, 5), (nodes,), *links, (weights,), {"targets": count, "depth": 6, **attrs}
     make = ("normal", "normal", "index:40", "index:40", f"index:{count}", "normal")
-    return Case(name, inputs, {"targets": count, "depth": 6, **attrs}, make=make, nmse=rules.ROUNDED)
+    return case(name, *row, make=make, nmse=rules.ROUNDED, dtype=dtype)
 
 
-register(
-    Op(
-        "trees",
-        "what the leaves of decision trees that each row reaches give, ai.onnx.ml's TreeEnsemble",
-        (6, 6),
-        _infer,
-        _trees,
-        lambda i, o, a: i[0].shape[0] * i[3].shape[0] * (2 * min(a["depth"], i[1].shape[0]) + 1),
-        attrs=(
-            Attr("targets", "int", REQUIRED, "columns of the result"),
-            Attr("depth", "int", REQUIRED, "nodes of a walk, at most"),
-            Attr(
-                "comparison",
-                "str",
-                "each",
-                "how all nodes compare; each: as their links say",
-                (*COMPARISONS, "each"),
-            ),
-            Attr("missing", "bool", True, "a NaN may hold; where not, links say so of no node"),
-            Attr("aggregate", "str", "sum", "what is made of a target's weights", AGGREGATES),
-        ),
-        words=_words,
-        bodies={"cpu": Body("trees", _FLOATS, rules.by_dtype)},
-        kind="windows",
-        gathers=True,
-        cases=(
-            *(_case(f"{how}_{dtype}", dtype, aggregate=how) for how in AGGREGATES for dtype in _FLOATS),
-            *(
-                _case(f"comparison_{i}", comparison=how, missing=i % 2 == 1)
-                for i, how in enumerate(COMPARISONS)
-            ),
-            _case("one_row", rows=1, comparison="<=", missing=False, targets=1),
-            _case("roots_alone", depth=0),
-            _case("no_rows", rows=0),
-        ),
-    )
+define(
+    "trees",
+    "weights of the leaves that each row reaches in decision trees, ai.onnx.ml's TreeEnsemble",
+    (6, 6),
+    _infer,
+    _trees,
+    lambda i, o, a: i[0].shape[0] * i[3].shape[0] * (2 * min(a["depth"], i[1].shape[0]) + 1),
+    attrs=(
+        Attr("targets", "int", REQUIRED, "columns of the result"),
+        Attr("depth", "int", REQUIRED, "most nodes of a walk"),
+        Attr("comparison", "str", "each", "that of all nodes; each: that of their links", _EVERY),
+        Attr("missing", "bool", True, "a comparison may hold for NaN; False if no link says so"),
+        Attr("aggregate", "str", "sum", "how a target's weights are put together", AGGREGATES),
+    ),
+    words=_words,
+    bodies=rules.bodies("trees", _FLOATS),
+    kind="windows",
+    gathers=True,
+    cases=(
+        *(_case(f"{how}_{dtype}", dtype, aggregate=how) for how in AGGREGATES for dtype in _FLOATS),
+        *(_case(f"comparison_{i}", comparison=how, missing=i % 2 == 1) for i, how in enumerate(COMPARISONS)),
+        _case("one_row", rows=1, comparison="<=", missing=False, targets=1),
+        _case("roots_alone", depth=0),
+        _case("no_rows", rows=0),
+    ),
 )

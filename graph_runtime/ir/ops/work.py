@@ -1,7 +1,7 @@
-"""What the cores of a tt board do for an op: a product, or passes over tiles.
+"""Work of the cores of a tt board for an op: a product, or passes over tiles.
 
-An op that is no plain elementwise op, movement, reduction or window says it by its trait ``work``, in its
-family; costs/node_work.py has what follows from ``kind``.
+The trait ``work`` has the work of an op that is no plain elementwise op, movement, reduction or window;
+costs/tt.py derives the work of all other ops from ``kind``.
 """
 
 from __future__ import annotations
@@ -13,28 +13,26 @@ from typing import Any
 
 from ..graph import TensorType
 
-__all__ = ["SOFTMAX", "Pass", "Passes", "Product", "Work", "each", "tiles_of", "with_bias"]
-
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """``tiles`` tiles through an op of costs.op_cycles, one core's kernel for each. ``cores``: the most that
-    may share them, 0: all of the board."""
+    """``tiles`` tiles that go through an op of costs.op_cycles, each tile by one core's kernel. ``cores``:
+    most cores that share the tiles; 0: all cores of the board."""
 
     op: str
     tiles: int
     cores: int = 0
 
     def turns(self, cores: int) -> int:
-        """Tiles of the busiest of so many cores."""
+        """Number of tiles for the busiest of ``cores`` cores."""
         return math.ceil(self.tiles / min(self.cores or cores, cores))
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """``batch`` products of m x k by k x n elements. ``gathered``: rows of the left side are windows of an
-    image, read tap by tap. ``cores``: the most that may share the batch, each of them whole products; 0: all
-    of the board, which cuts a single product."""
+    """``batch`` products of m x k by k x n elements. ``gathered``: whether rows of the left side are windows
+    of an image, read tap by tap. ``cores``: most cores that share the batch, each with whole products; 0: all
+    cores of the board, among which a single product is divided."""
 
     batch: int
     m: int
@@ -45,17 +43,18 @@ class Product:
 
     @property
     def whole(self) -> bool:
-        """Whether a core makes whole products."""
+        """Whether each core makes whole products."""
         return self.batch > 1 or self.cores > 0
 
     def turns(self, cores: int) -> int:
-        """Products of the busiest of so many cores, where cores make whole ones."""
+        """Number of products for the busiest of ``cores`` cores, if cores make whole products."""
         return math.ceil(self.batch / min(self.cores or cores, cores))
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A product, or passes; both where a core makes tiles of windows before, or adds a bias after."""
+    """A product, or passes, or both: a core may lay windows out in tiles before the product, or add a bias
+    after it."""
 
     product: Product | None = None
     passes: tuple[Pass, ...] = ()
@@ -63,8 +62,8 @@ class Work:
 
 
 def tiles_of(shape: tuple[int, ...]) -> int:
-    """Tiles of a tensor. An image [N, C, H, W] is counted with its channels last, [N*H*W, C], where that
-    takes fewer: so both software stacks keep activations of convolutions."""
+    """Number of tiles of a tensor. An image [N, C, H, W] counts as [N*H*W, C], channels last, if that takes
+    fewer tiles, because both software stacks keep activations of convolutions in that form."""
     rows, columns = (1, 1, *shape)[-2:]
     planes = math.prod(shape[:-2]) * math.ceil(rows / 32) * math.ceil(columns / 32)
     if len(shape) != 4:
@@ -74,14 +73,14 @@ def tiles_of(shape: tuple[int, ...]) -> int:
 
 
 def each(tiles: int, *ops: str) -> tuple[Pass, ...]:
-    """The same tiles through one op after the other."""
+    """Passes of ``tiles`` tiles through each of ``ops``."""
     return tuple(Pass(op, tiles) for op in ops)
 
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """The work of an op that is several on tt, one after the other: ``whole`` on all tiles of the output,
-    ``rows`` on one tile of each row of them."""
+    """The work of an op that tt computes by several ops in a row: ops ``whole`` on all tiles of the output,
+    ops ``rows`` on one tile of each row of tiles."""
 
     whole: tuple[str, ...]
     rows: tuple[str, ...] = ()
@@ -90,14 +89,15 @@ class Passes:
         return Work(passes=self.passes(outputs[0].shape))
 
     def passes(self, shape: tuple[int, ...]) -> tuple[Pass, ...]:
-        """What is done to make a tensor of that shape."""
+        """The passes for a result of this shape."""
         made = tiles_of(shape)
         rows = math.ceil(made / max(1, math.ceil((shape or (1,))[-1] / 32)))
         return each(made, *self.whole) + each(rows, *self.rows)
 
 
 def with_bias(product: Product, out: TensorType, biased: bool) -> Work:
-    """A product, the tiles that windows are laid out in before it, and the bias that is added after."""
+    """A product, with passes that lay windows out in tiles before it (``gathered``) and add a bias after it
+    (``biased``)."""
     passes: tuple[Pass, ...] = ()
     if product.gathered:
         passes += (Pass("nop", math.ceil(product.m / 32) * math.ceil(product.k / 32)),)

@@ -1,4 +1,4 @@
-"""The balancer of stack buda: how each op may be cut onto the cores, and what every way costs.
+"""The balancer of stack buda: the ways in which each op may be cut onto the cores, and the cost of each way.
 
 node --parts--> ops --models--> candidates, each with a verdict
 """

@@ -1,44 +1,93 @@
-"""L1 buffers of one core: output, parameters, intermediates, and inputs in what is left.
+"""L1 buffers of one core: output, parameters and intermediates first, inputs in the remaining space.
 
-An input buffer holds two of the pieces that the kernel takes at a time, so that one is filled while the other
-is used. ``inner``: how the inner dimension is cut, (m_k, u_kt).
+An input buffer holds two pieces of the size that the kernel takes at a time, so that one piece is filled
+while the other is used. ``inner``: pair (m_k, u_kt), the cut of the inner dimension.
 """
 
 from __future__ import annotations
 
 import math
+from functools import cache
 
-from .block_shapes import largest_divisor
-from .chip import Chip
+from .chip import DST_BYTES, Chip
 from .grid import Grid, Stream
 from .op import BalanceOp, Operand
 from .types import BlockShape, L1Buffer
 
-__all__ = [
-    "broadcast_unit",
-    "input_buffers",
-    "intermediate",
-    "output_buffer",
-    "parameter_buffer",
-    "unrolled_parameter",
-]
+
+@cache
+def divisors(n: int) -> tuple[int, ...]:
+    """Divisors of n, ascending."""
+    low = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
+    return tuple(dict.fromkeys((*low, *(n // d for d in reversed(low)))))
+
+
+def largest_divisor(n: int, most: int) -> int:
+    """The largest divisor of n that is at most ``most``; 1 if ``most`` is below 1."""
+    return max((d for d in divisors(n) if d <= most), default=1)
+
+
+def divides(a: int, b: int) -> bool:
+    """Whether one of two positive integers divides the other."""
+    return a % b == 0 or b % a == 0
+
+
+def dst_tiles(op: BalanceOp) -> int:
+    """Tiles of the half of Dst that math fills while the packer empties the other."""
+    return DST_BYTES // 2 // (32 * 32 * op.dst_bits // 8)
+
+
+@cache
+def _ublock(rows: int, cols: int, most: int, most_rows: int) -> tuple[int, int]:
+    """The ublock with the most tiles, at most ``most``, whose sides divide the largest divisors of ``rows``
+    (at most ``most_rows``) and ``cols`` (at most ``most``). Of equally large ublocks the widest is taken, so
+    that consecutive ops tend to have equal ublocks."""
+    tall, wide = largest_divisor(rows, most_rows), largest_divisor(cols, most)
+    fitting = [(r, c) for r in divisors(tall) for c in divisors(wide) if r * c <= most]
+    return max(fitting, key=lambda rc: (rc[0] * rc[1], rc[1]))
+
+
+def rows_each(op: BalanceOp, grid: Grid, stream: Stream) -> int:
+    """Rows of output tiles in each block that one core makes."""
+    return op.out.rt // (grid.r * stream.r)
+
+
+def block_shape(op: BalanceOp, grid: Grid, stream: Stream, dst: int) -> BlockShape:
+    """The output block of one core. The cores times the pieces in time must divide the output evenly; the
+    enumeration ensures this."""
+    rows, cols = rows_each(op, grid, stream), op.out.ct // (grid.c * stream.c)
+    cut_rows, cut_cols = rows, cols
+    if op.kind == "splice":  # a ublock may not straddle the border of two joined tensors
+        cut_rows = math.gcd(rows, *(o.shape.rt for o in op.operands), *_edges(op, "r"))
+        cut_cols = math.gcd(cols, *(o.shape.ct for o in op.operands), *_edges(op, "c"))
+    if op.encoding is not None and stream.z_major:
+        cut_rows = rows // op.encoding.taps  # a ublock stays within one tap
+    rt, ct = _ublock(cut_rows, cut_cols, dst, 1 if op.kind == "embedding" else dst)
+    return BlockShape(op.out.z * stream.pieces, (rows // rt, cols // ct), (rt, ct))
+
+
+def _edges(op: BalanceOp, dim: str) -> tuple[int, ...]:
+    """Positions of the joined tensors' borders, if they are joined along that dimension."""
+    return op.splice_edges if op.dim == dim else ()
+
 
 _TWICE = 2
-_SPARSE_TILE_BYTES = 352  # a tile of zeros and ones, as Bfp2
+_SPARSE_TILE_BYTES = 352  # bytes of a tile of zeros and ones, stored as Bfp2
 _WORD = 4
 
 Inner = tuple[int, int]
 
 
 def output_buffer(op: BalanceOp, block: BlockShape, stack: int, chip: Chip) -> L1Buffer:
-    """Two macro blocks, times what a user stacks; a gradient accumulates in one."""
+    """The output buffer of one core: two macro blocks, times the number of macro blocks that a user stacks. A
+    gradient accumulates in a single block."""
     factor = 1 if op.gradient else _TWICE * stack
     return L1Buffer(-1, block, factor, op.format, chip.tile_bytes(op.format))
 
 
 def intermediate(op: BalanceOp, block: BlockShape, m_k: int, chip: Chip) -> tuple[L1Buffer, ...]:
-    """Where partial sums spill between K blocks: the output's buffer if formats are equal, else one block of
-    its own."""
+    """Buffer of partial sums between K blocks: the output buffer itself if formats are equal, else one
+    block."""
     wide = "f32" if op.dst_bits == 32 else op.format
     if m_k == 1 or not op.is_matmul or wide == op.format:
         return ()
@@ -46,7 +95,7 @@ def intermediate(op: BalanceOp, block: BlockShape, m_k: int, chip: Chip) -> tupl
 
 
 def parameter_buffer(op: BalanceOp, port: int, grid: Grid, chip: Chip) -> L1Buffer:
-    """A weight held in L1 as it was made, in equal shares over the op's cores."""
+    """A weight held in L1 in its stored order, in equal shares over the op's cores."""
     operand = op.operands[port]
     if op.encoding is not None and port == 0:
         tiles = BlockShape(1, (1, 1), (1, op.encoding.distinct))
@@ -55,7 +104,7 @@ def parameter_buffer(op: BalanceOp, port: int, grid: Grid, chip: Chip) -> L1Buff
 
 
 def unrolled_parameter(op: BalanceOp, port: int, grid: Grid, chip: Chip) -> L1Buffer:
-    """A weight held in L1 in the order in which the kernel reads it: no input buffer is needed beside it."""
+    """A weight held in L1 in the kernel's reading order, which needs no input buffer."""
     read_by = grid
     if op.is_matmul:
         read_by = Grid(grid.r, 1) if port == 0 else Grid(1, grid.c)
@@ -71,8 +120,8 @@ def _spread(operand: Operand, shape, port: int, grid: Grid, chip: Chip) -> L1Buf
 
 
 def broadcast_unit(op: BalanceOp, port: int, stream: Stream, block: BlockShape) -> int:
-    """Tiles after which the reading of a broadcast operand repeats; 0 where it does not or is not used
-    so."""
+    """Tiles after which the reads of a broadcast operand repeat; 0 if the reads do not repeat, or if the
+    kernel does not use the repetition."""
     operand = op.operands[port]
     dims = {tm.dim for tm in operand.tms if tm.kind == "broadcast"}
     if not dims or operand.source == "op" or operand.source_shape.z > 1 or op.kind in ("reduce", "embedding"):
@@ -84,15 +133,12 @@ def broadcast_unit(op: BalanceOp, port: int, stream: Stream, block: BlockShape) 
     return block.mblock[1] * block.ublock[1] * block.ublock[0] * stream.c
 
 
-# **************** inputs ****************
-
-
 def input_buffers(
     op: BalanceOp, grid: Grid, stream: Stream, block: BlockShape, space: int, u_kt: int | None, chip: Chip
 ) -> tuple[tuple[L1Buffer, ...], Inner]:
-    """Input buffers that make the most of ``space`` bytes, and how they cut the inner dimension. The smallest
-    ones, where even those do not fit. ``u_kt``: the most tiles of the inner dimension at a time, None: all.
-    """
+    """The input buffers that make best use of ``space`` bytes, and their cut of the inner dimension. If even
+    the smallest buffers do not fit, the result is the smallest buffers. ``u_kt``: the most tiles of the inner
+    dimension that are taken at a time; None: all tiles."""
     make = {
         "matmul": _matmul,
         "sparse_matmul": _sparse,
@@ -121,7 +167,8 @@ def _bias(op: BalanceOp, block: BlockShape, chip: Chip) -> tuple[L1Buffer, ...]:
 
 
 def _matmul(op, grid, stream, block, space, u_kt, chip):
-    """Of the left operand one row of ublocks, of the right one all columns of the block, u_kt tiles deep."""
+    """Buffers of one row of ublocks of the left operand and of all columns of a block of the right operand,
+    u_kt tiles deep."""
     (rt, ct), columns = block.ublock, block.mblock[1]
     bias = _bias(op, block, chip)
     bias_bytes = sum(b.bytes for b in bias)
@@ -152,8 +199,8 @@ def _depthwise(op, grid, stream, block, space, u_kt, chip):
 
 
 def _sparse(op, grid, stream, block, space, u_kt, chip):
-    """The encoding whole, of the dense operand all columns of the block, u_kt tiles deep. The nonzero tiles
-    themselves are parameters."""
+    """Buffers of the whole encoding, and of all columns of a block of the dense operand, u_kt tiles deep. The
+    nonzero tiles themselves are parameters."""
     (rt, ct), columns = block.ublock, block.mblock[1]
     tile = chip.tile_bytes(op.operands[1].format)
     words = BlockShape(1, (1, 1), (1, -(-op.encoding.index_bytes(grid, stream, rt) // (_WORD * 1024))))
@@ -174,7 +221,7 @@ def _reduce(op, grid, stream, block, space, u_kt, chip):
 
 
 def _embedding(op, grid, stream, block, space, u_kt, chip):
-    """A row of the table, and a tile of indices."""
+    """Buffers of a row of the table and of a tile of indices."""
     return (
         _piece(op, 0, block.t, (1, 1), (1, block.ublock[1]), chip),
         _piece(op, 1, block.t, (1, 1), (1, 1), chip),

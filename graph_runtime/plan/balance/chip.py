@@ -1,4 +1,4 @@
-"""What the balancer needs to know of a chip."""
+"""The balancer's description of a chip."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from ...base.errors import DeviceError
 from ...base.machine.devices import Device
 from ..supports import circular_room
 
-__all__ = ["BUDA", "DST_BYTES", "OVERLAY_BYTES", "Chip", "chip_of"]
-
 BUDA = "buda"
-OVERLAY_BYTES = 65_536  # of a core's L1, set apart already in the budget
-DST_BYTES = 32_768  # in 16-bit elements; one half is filled while the other is emptied
+OVERLAY_BYTES = 65_536  # bytes of a core's L1; L1 budgets exclude these bytes already
+DST_BYTES = 32_768  # bytes for 16-bit elements; half is filled while half is emptied
 _HEADER, _TILE_ALIGN = 16, 32
 
 
 @dataclass(frozen=True, slots=True)
 class Chip:
     """``grid``: compute cores (rows, columns) left after harvesting; ``l1_budget``: bytes of a core's L1 that
-    an op may use; ``dram_channel``: bytes of one DRAM channel; ``header``, ``align``: bytes put in front of
-    each tile, and the multiple that a tile takes."""
+    an op may use; ``dram_channel``: bytes of one DRAM channel; ``header``: bytes in front of each tile;
+    ``align``: the size of a tile is rounded up to a multiple of these bytes."""
 
     arch: str
     grid: tuple[int, int]
@@ -36,17 +34,15 @@ class Chip:
 
 
 def chip_of(device: Device, room: int | None = None) -> Chip:
-    """The chip of a device of stack buda. ``room``: bytes of a core's L1 that op models may use
-    (capacity.room_beside); None: all that circular buffers have where no tensor lies there. Raises
-    DeviceError for any other device."""
+    """The chip of a device of stack buda. ``room``: bytes of a core's L1 for op models (memory.room_beside);
+    None: all bytes that circular buffers have if no tensor is in L1. Raises DeviceError for any other device.
+    """
     d = device.descriptor
     if d.stack != BUDA:
-        raise DeviceError(
+        text = (
             f"{device} is board {d.board} of stack {d.stack}: only boards of stack {BUDA} are balanced; "
-            f"use tt:{device.ordinal}=e150",
-            got=d.stack,
-            wanted=BUDA,
-            device=str(device),
+            f"use tt:{device.ordinal}=e150"
         )
+        raise DeviceError(text, got=d.stack, wanted=BUDA, device=str(device))
     l1 = circular_room(device) if room is None else room
     return Chip(d.arch, d.grid, l1, d.memory("dram").bank_bytes, d.tile_header_bytes)

@@ -1,13 +1,15 @@
-"""Convolutions and pools, taken apart as TT-Buda's front end did: the path from a conv2d node to the matmul
-that the balancer sees.
+"""Convolutions and pools, split into ops as TT-Buda's front end did: the path from a conv2d node to the
+matmul that the balancer sees.
 
 1. A stride is folded into the channels where that makes the inner dimension shorter in tiles: s x s
-   neighbouring pixels become one pixel of s*s*C channels, and a K x K window of stride s one of
-   ceil((K + shift) / s) taps a side, of stride 1. Few channels do not fill a tile: folding fills it.
-2. Such a window is split by its rows: one product for each, then added. So is one of very many taps, whose
-   picked pixels would fit no core's L1, and one of fewer that has no legal model, if need be by its taps.
-3. Each row is a sparse matmul, which picks the pixels of its taps, and a dense one with the weights. The
-   dense one reads the taps side by side (vslice, then hstack), so it streams rows only.
+   neighbouring pixels become one pixel of s*s*C channels, and a K x K window of stride s becomes a window
+   of stride 1 with ceil((K + shift) / s) taps a side. Folding fills tiles that few channels leave partly
+   empty.
+2. A folded window is split by its rows: one product for each row, and a sum of the products. A window of
+   very many taps, whose picked pixels would fit no core's L1, is split likewise, and so is a smaller window
+   without a legal model; if that does not help, it is split by its taps.
+3. Each row is a sparse matmul, which picks the pixels of the row's taps, and a dense matmul with the
+   weights. The dense matmul reads the taps side by side (vslice, then hstack), so it streams rows only.
 """
 
 from __future__ import annotations
@@ -22,22 +24,21 @@ from .parts import MAKERS, Part, chain, has_bias, result
 from .sparse import Window, encoding
 from .view import View
 
-__all__ = ["Geometry", "fold", "geometry"]
-
 _TILE = 32
-_MOST_TAPS = 64  # of one sparse matmul: twice that many bfloat16 tiles take half of a core's L1
+_MOST_TAPS = 64  # most taps of a sparse matmul: two bfloat16 tiles per tap then take half of a core's L1
 _NEXT = (User("op"),)
-_PICKS = (None, ~0, None)  # ones and index are tables, the image is the node's input
+_PICKS = (None, ~0, None)  # sources: ones and index are compiler tables; the image is the node's input
 _WEIGHT_AND_BIAS = (~1, ~2)
 
 
-Taps = list[tuple[int, int]]  # rows and columns in the kernel
+Taps = list[tuple[int, int]]  # (row, column) of each tap in the kernel
 
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """A window over one image: ``channels`` in, ``image`` and ``out`` pixels (rows, columns), ``kernel``,
-    ``strides``, ``begin`` (top, left padding), ``dilations``; ``folded``: a stride went into the channels."""
+    """A window over one image: ``channels`` of the input, ``image`` and ``out`` pixels (rows, columns),
+    ``kernel``, ``strides``, ``begin`` (top, left padding), ``dilations``; ``folded``: a stride was folded
+    into the channels."""
 
     channels: int
     image: tuple[int, int]
@@ -50,12 +51,13 @@ class Geometry:
 
     @property
     def depth(self) -> int:
-        """Tiles of the inner dimension: each tap has its channels in tiles of its own."""
+        """Tiles of the inner dimension. The channels of each tap begin a new tile."""
         return self.kernel[0] * self.kernel[1] * -(-self.channels // _TILE)
 
     @property
     def trivial(self) -> bool:
-        """One tap on each pixel: nothing to pick."""
+        """Whether the window has a single tap that picks each pixel in place, so that no sparse matmul is
+        needed."""
         return (
             self.kernel == (1, 1)
             and self.strides == (1, 1)
@@ -64,14 +66,14 @@ class Geometry:
         )
 
     def window(self, taps: Taps) -> Window:
-        """Which pixels some taps of the kernel pick."""
+        """The pixels that some taps of the kernel pick."""
         dh, dw = self.dilations
         return Window(
             self.image, self.out, tuple((p * dh, q * dw) for p, q in taps), self.strides, self.begin
         )
 
     def groups(self, split: int) -> list[Taps]:
-        """The taps that one sparse matmul picks: all of them, those of a row, or one; see View.split."""
+        """The taps of each sparse matmul: all taps, the taps of a row, or one tap; see View.split."""
         rows = [[(p, q) for q in range(self.kernel[1])] for p in range(self.kernel[0])]
         if split > 1:
             return [[tap] for row in rows for tap in row]
@@ -80,13 +82,13 @@ class Geometry:
 
 
 def _two(sizes: Iterable[int]) -> tuple[int, int]:
-    """Of rows and of columns."""
+    """Pair (rows, columns) of an iterable with two numbers."""
     rows, columns = sizes
     return rows, columns
 
 
 def geometry(node: NodeView, kernel: Iterable[int]) -> Geometry:
-    """The window of a conv2d or pool node as the graph has it."""
+    """The window of a conv2d or pool node, not folded."""
     attrs, x, y = node.callee.attrs, node.input_types[0].shape, node.output_types[0].shape
     strides = attrs["strides"] or (1, 1)
     pads = attrs["pads"] or (0, 0, 0, 0)
@@ -102,10 +104,9 @@ def geometry(node: NodeView, kernel: Iterable[int]) -> Geometry:
 
 
 def fold(g: Geometry) -> Geometry:
-    """Strides folded into channels, where that makes the inner dimension shorter; else the same geometry.
-
-    The window begins ``shift`` pixels earlier, at a multiple of the stride: its first taps are zeros.
-    """
+    """The window with its strides folded into the channels if that shortens the inner dimension; else the
+    same window. A folded window begins ``shift`` pixels earlier, at a multiple of the stride, and its first
+    taps are zeros."""
     if g.strides == (1, 1) or g.dilations != (1, 1):
         return g
     shift = [-b % s for b, s in zip(g.begin, g.strides, strict=True)]
@@ -128,14 +129,14 @@ def fold(g: Geometry) -> Geometry:
 def _conv2d(view: View, node: NodeView) -> list[Part]:
     weight = node.input_types[1].shape
     group = node.callee.attrs["group"]
-    deep = group == 1 or weight[1] > 1  # depthwise: one channel a group
+    deep = group == 1 or weight[1] > 1  # depthwise: each group has one channel
     g = geometry(node, weight[2:])
     g = fold(g) if group == 1 else g
     out = view.tiles(node.outputs[0])
     main = result(view, node, "matmul", "matmul", [view.operand(node, 0)], out=out)
     if not deep:
         return _depthwise(view, node, main, g)
-    if group > 1:  # each group is a product of its own
+    if group > 1:  # each group has its own product
         out = Tiles(out.z * group, out.rt, -(-weight[0] // group // _TILE))
         g = replace(g, channels=weight[1])
         main = replace(main, out=out)
@@ -146,24 +147,25 @@ def _conv2d(view: View, node: NodeView) -> list[Part]:
         return _product(view, node, replace(main, users=users), g, taps, alone, label, first)
 
     groups = g.groups(view.split)
-    parts = _each(groups, main, product)
-    return parts + _sums(main, len(groups) - 1, bias if len(groups) > 1 else [], len(parts))
+    return _of_groups(groups, main, product, bias)
 
 
-def _each(
+def _of_groups(
     groups: Sequence[Taps],
     main: BalanceOp,
     make: Callable[[Taps, tuple[User, ...], str, int], list[Part]],
+    bias: Sequence[Operand] = (),
+    name: str = "add",
 ) -> list[Part]:
-    """The parts of each group of taps, of which the first group's one is principal. ``make`` gets taps, users
-    of what they make, a label and the index of their first part."""
+    """The parts of each group of taps, and their sums. The principal part is a part of the first group.
+    ``make`` gets the taps, the users of the result, a label and the index of the group's first part."""
     parts: list[Part] = []
     for i, taps in enumerate(groups):
         what = "tap" if len(taps) == 1 < len(groups) else "row"
         label = f"{what} {i}: " if len(groups) > 1 else ""
         made = make(taps, main.users if len(groups) == 1 else _NEXT, label, len(parts))
         parts += made if not parts else [replace(p, principal=False) for p in made]
-    return parts
+    return parts + _sums(main, len(groups) - 1, bias if len(groups) > 1 else (), len(parts), name)
 
 
 def _product(
@@ -176,7 +178,7 @@ def _product(
     label: str,
     first: int,
 ) -> list[Part]:
-    """Sparse and dense matmul of some taps of the kernel; ``first``: index of the first part."""
+    """The sparse and the dense matmul of some taps of the kernel; ``first``: index of the first part."""
     out, channels, taps = main.out, -(-g.channels // _TILE), len(group)
     k = taps * channels
     weight = view.operand(node, 1, Tiles(out.z, k, out.ct), source=Tiles(1, k, out.ct))
@@ -195,8 +197,8 @@ def _product(
 
 
 def _picked(main: BalanceOp, g: Geometry, group: Taps, out: Tiles, split: int) -> BalanceOp:
-    """The sparse matmul that lays the pixels of each tap under each other. Those of a window that is split by
-    taps are as they are read."""
+    """The sparse matmul that puts the pixels of all taps below each other. The dense matmul then reads the
+    taps side by side, unless the window is split by taps."""
     pixels, taps = -(-g.image[0] * g.image[1] // _TILE), len(group)
     found = encoding(g.window(group))
     ones = Operand(Tiles(1, out.rt, pixels), Tiles(1, out.rt, pixels), "bfp4_b", "constant")
@@ -217,9 +219,10 @@ def _picked(main: BalanceOp, g: Geometry, group: Taps, out: Tiles, split: int) -
     )
 
 
-def _sums(main: BalanceOp, count: int, bias: Sequence[Operand], first: int, name: str = "add") -> list[Part]:
-    """The results of the groups of taps added up, or joined by op ``name``, then the bias; ``first``: index
-    of the first sum. Parts before it are pairs of a sparse matmul and what reads it, a group each."""
+def _sums(main: BalanceOp, count: int, bias: Sequence[Operand], first: int, name: str) -> list[Part]:
+    """The parts that add the results of all groups of taps (or join them by op ``name``), then add the bias.
+    ``first``: index of the first sum. Before the first sum there are two parts per group of taps: a sparse
+    matmul and its reader."""
     parts = [
         Part(
             f"sum {i}",
@@ -239,7 +242,8 @@ def _sums(main: BalanceOp, count: int, bias: Sequence[Operand], first: int, name
 
 
 def _depthwise(view: View, node: NodeView, main: BalanceOp, g: Geometry) -> list[Part]:
-    """Each channel by itself: taps are multiplied elementwise and added in Dst."""
+    """A convolution of each channel alone: products with the taps are elementwise, and their sum is formed in
+    Dst."""
     bias = [view.operand(node, 2, main.out)] if has_bias(node) else []
     groups = g.groups(view.split)
 
@@ -257,12 +261,12 @@ def _depthwise(view: View, node: NodeView, main: BalanceOp, g: Geometry) -> list
             Part(f"{label}depthwise", dense, True, (first, *_WEIGHT_AND_BIAS[: 1 + len(more)])),
         ]
 
-    parts = _each(groups, main, product)
-    return parts + _sums(main, len(groups) - 1, bias if len(groups) > 1 else [], len(parts))
+    return _of_groups(groups, main, product, bias)
 
 
 def _pool(view: View, node: NodeView) -> list[Part]:
-    """The pixels of each tap laid apart in depth, and depth reduced."""
+    """A pool: a sparse matmul puts the pixels of each tap at a depth of their own, and the depth is
+    reduced."""
     g = geometry(node, node.callee.attrs["kernel_shape"])
     main = result(view, node, "reduce", "reduce_z", [view.operand(node, 0)])
     out, groups = main.out, g.groups(view.split)
@@ -273,14 +277,10 @@ def _pool(view: View, node: NodeView) -> list[Part]:
         tms = picked.users[0].tms[:1]
         left = Operand(Tiles(out.z * taps, out.rt, out.ct), picked.out, main.format, "op", tms, sparse=True)
         made = replace(main, operands=(left,), dim="z", k=taps, users=users)
-        return [
-            Part(f"{label}sparse", picked, reads=_PICKS),
-            Part(f"{label}reduce z", made, True, (first,)),
-        ]
+        return [Part(f"{label}sparse", picked, reads=_PICKS), Part(f"{label}reduce z", made, True, (first,))]
 
-    parts = _each(groups, main, reduced)
-    joined = "maximum" if node.op is not None and node.op.startswith("max") else "add"
-    return parts + _sums(main, len(groups) - 1, [], len(parts), joined)
+    name = "maximum" if node.op is not None and node.op.startswith("max") else "add"
+    return _of_groups(groups, main, reduced, name=name)
 
 
 def _over_taps(view: View, node: NodeView) -> list[Part]:
@@ -294,20 +294,18 @@ def _over_pixels(view: View, node: NodeView) -> list[Part]:
 
 
 def _gradient(view: View, node: NodeView, inner: int) -> list[Part]:
-    """A product over channels and taps, or over all pixels."""
-    out = view.tiles(node.outputs[0])
-    k = max(1, math.ceil(inner / 32))
-    operands = [
-        view.operand(node, 0, Tiles(out.z, out.rt, k)),
-        view.operand(node, 1, Tiles(out.z, k, out.ct)),
-    ]
+    """A gradient: a product over channels and taps, or over all pixels."""
+    out, k = view.tiles(node.outputs[0]), max(1, math.ceil(inner / 32))
+    shapes = Tiles(out.z, out.rt, k), Tiles(out.z, k, out.ct)
+    operands = [view.operand(node, port, shape) for port, shape in enumerate(shapes)]
     if len(node.inputs) == 3:
         operands.append(view.operand(node, 2, out))
     return [Part("matmul", result(view, node, "matmul", "matmul", operands, k=k), True)]
 
 
 def _volume_pool(view: View, node: NodeView) -> list[Part]:
-    """The elements of each window laid apart in depth, and depth reduced. What is pooled is no image here."""
+    """A pool of volumes: the elements of each window are put along the depth, and the depth is reduced; the
+    input is not treated as an image."""
     out, taps = view.tiles(node.outputs[0]), math.prod(node.callee.attrs["kernel_shape"])
     left = view.operand(node, 0, Tiles(out.z * taps, out.rt, out.ct))
     return [Part("reduce z", result(view, node, "reduce", "reduce_z", [left], dim="z", k=taps), True)]

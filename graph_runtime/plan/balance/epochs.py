@@ -1,7 +1,7 @@
-"""What a policy decides, and what that comes to: epochs one after the other, ops of an epoch side by side.
+"""The decisions of a policy and their cost: epochs run one after the other, the ops of an epoch side by side.
 
-An epoch's ops form a pipeline over inputs, so for each input it takes as long as its slowest op; the chip
-then takes up the next epoch. What crosses epochs waits in DRAM.
+An epoch's ops form a pipeline over inputs, so an epoch takes as long for each input as its slowest op; the
+chip then begins the next epoch. Data that crosses epochs waits in DRAM.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from .limits import Loads
 from .network import Network
 from .types import OpModel
 
-__all__ = ["Balanced", "Choice", "judge", "pack"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """Of each op: index of its model and epoch, int64 [ops], and its cores; ``cuts``: edges that go through
-    DRAM though both sides are in one epoch."""
+    """The decisions of a policy. For each op they hold the index of its model (int64 [ops]), its epoch (int64
+    [ops]) and its cores. ``cuts``: edges that go through DRAM although both ends are in one epoch."""
 
     model: np.ndarray
     epoch: np.ndarray
@@ -33,9 +31,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Balanced:
-    """A choice, judged. ``resident`` bool [edges]: data goes from core to core; ``limiter`` int64 [ops]:
-    cycles for one input; ``epoch_cycles`` int64 [epochs]: of the slowest; ``extra`` int64 [ops]: bytes of L1
-    added on each core against deadlock; ``queued``: edges that go through DRAM for the same reason."""
+    """A choice and its cost. ``resident`` bool [edges]: whether the edge's data goes from core to core;
+    ``limiter`` int64 [ops]: the op's cycles for one input; ``epoch_cycles`` int64 [epochs]: cycles of the
+    epoch's slowest op; ``extra`` int64 [ops]: bytes of L1 added on each core to prevent a deadlock;
+    ``queued``: edges that go through DRAM to prevent a deadlock."""
 
     policy: str
     network: Network
@@ -48,7 +47,7 @@ class Balanced:
 
     @property
     def total(self) -> int:
-        """Cycles for one input, of all epochs after each other."""
+        """Cycles for one input: the sum over all epochs."""
         return int(self.epoch_cycles.sum())
 
     def model(self, op: int) -> OpModel:
@@ -56,7 +55,7 @@ class Balanced:
 
     @property
     def utilisation(self) -> np.ndarray:
-        """float64 [epochs]: core cycles in kernels over those of the whole grid."""
+        """float64 [epochs]: the share of the whole grid's core cycles that kernels use."""
         rows, cols = self.network.chip.grid
         busy = np.zeros(len(self.epoch_cycles))
         for op, epoch in enumerate(self.choice.epoch.tolist()):
@@ -66,7 +65,8 @@ class Balanced:
 
 
 def pack(network: Network, model: np.ndarray, cuts: Collection[int] = (), transpose: bool = True) -> Choice:
-    """Epochs in schedule order: an op that finds no room begins the next one."""
+    """The choice that gives each op its ``model`` and fills epochs in schedule order: an op that finds no
+    free cores begins the next epoch."""
     free, epoch, epochs, spots = FreeCores(network.chip.grid), 0, [], list[Spot]()
     for op, m in enumerate(model.tolist()):
         grid = network.columns[op].models[m].grid
@@ -74,17 +74,15 @@ def pack(network: Network, model: np.ndarray, cuts: Collection[int] = (), transp
         if spot is None:
             free, epoch = FreeCores(network.chip.grid), epoch + 1
             spot = free.take_first(grid.r, grid.c, transpose)
-            assert spot is not None  # a model is no larger than the chip
+            assert spot is not None  # no model is larger than the chip
         epochs.append(epoch)
         spots.append(spot)
     return Choice(np.array(model, np.int64), np.array(epochs, np.int64), tuple(spots), frozenset(cuts))
 
 
 def judge(policy: str, loads: Loads, choice: Choice, buffering: Buffering | None = None) -> Balanced:
-    """What a choice comes to, with buffers added where a fork and its join would block each other.
-
-    Raises PlanError for such a deadlock that ``buffering`` does not allow to remove.
-    """
+    """The cost of a choice, with larger buffers where a fork and its join would block each other. Raises
+    PlanError for a deadlock that the remedies in ``buffering`` do not remove."""
     network = loads.network
     resident = np.array(
         [
@@ -100,7 +98,7 @@ def judge(policy: str, loads: Loads, choice: Choice, buffering: Buffering | None
 
 
 def epoch_times(loads: Loads, choice: Choice, resident: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(limiter of each op, cycles of each epoch)."""
+    """Pair (limiter of each op, cycles of each epoch)."""
     network = loads.network
     count = int(choice.epoch.max()) + 1 if len(choice.epoch) else 0
     touching = np.zeros(count, np.int64)

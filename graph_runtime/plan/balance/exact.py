@@ -1,9 +1,9 @@
-"""The best epoch of a few ops, by mixed-integer programming (HiGHS, through scipy): which model each op has,
-so that the slowest is as fast as can be and all rectangles find cores.
+"""The best epoch of a few ops, by mixed-integer programming (HiGHS, through scipy): one model per op, so that
+the slowest op is as fast as possible and all rectangles find cores.
 
-How much DRAM is divided depends on how many cores touch it, so each divisor is a program of its own. A
-program knows areas only; an answer whose rectangles do not fit is forbidden, with all that are larger, and
-the program is solved again.
+The divisor of DRAM's speed depends on the number of cores that use DRAM, so each divisor has a problem of its
+own. A problem knows only the areas of rectangles. If the rectangles of an answer do not fit the grid, they
+and all larger ones are forbidden together, and the problem is solved again.
 """
 
 from __future__ import annotations
@@ -14,20 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from ...base.absent import load_fault
+from ...base.absent import installing, load_fault
 from ...base.errors import PlanError
 from .grid import FreeCores, Spot
 from .limits import Loads
 from .solver import GraphSolver
 
-__all__ = ["Epoch", "best_epoch", "fit", "require_library"]
-
-_STEPS = 20_000  # rectangles tried before a set of them counts as not fitting
+_STEPS = 20_000  # tries to place a set of rectangles before the set counts as not fitting
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """Models and spots of the ops of one epoch, and its cycles for one input."""
+    """One epoch: the model and the cores of each op, and the epoch's cycles for one input."""
 
     models: tuple[int, ...]
     spots: tuple[Spot, ...]
@@ -35,21 +33,21 @@ class Epoch:
 
 
 def require_library() -> Any:
-    """The module scipy.optimize. Raises PlanError where scipy is not installed."""
+    """The module scipy.optimize. Raises PlanError if scipy is not installed."""
     try:
         from scipy import optimize, sparse  # noqa: F401 - both are needed
     except ImportError as error:
         raise PlanError(
             "policy 'optimal' solves small graphs exactly with scipy, "
             f"{load_fault(error).removeprefix(', ') or 'which is not installed'}: "
-            "pip install 'graph-runtime[solver]', or take policy 'ribbon' or 'nlp'",
+            f"{installing('solver')}, or take policy 'ribbon' or 'nlp'",
             got="optimal",
         ) from None
     return optimize
 
 
 def best_epoch(loads: Loads, solver: GraphSolver, first: int, end: int, below: float) -> Epoch | None:
-    """The fastest epoch of ops ``first`` .. end - 1, if it takes less than ``below`` cycles. ``solver``: for
+    """The fastest epoch of ops ``first`` .. end - 1, if it takes less than ``below`` cycles. ``solver`` has
     the legal pairs."""
     network = loads.network
     ops = range(first, end)
@@ -64,7 +62,7 @@ def best_epoch(loads: Loads, solver: GraphSolver, first: int, end: int, below: f
             live = _consistent(network, solver, ops, inside, [x < below for x in limit])
             if live is None:
                 break
-            found = _Program(
+            found = _Problem(
                 network,
                 solver,
                 ops,
@@ -83,7 +81,7 @@ def best_epoch(loads: Loads, solver: GraphSolver, first: int, end: int, below: f
 def _consistent(
     network, solver: GraphSolver, ops: range, edges: Sequence[int], live: list[np.ndarray]
 ) -> list[np.ndarray] | None:
-    """Arc consistency of the epoch's own edges; None where an op has no model left."""
+    """The live models after arc consistency over the epoch's own edges; None if an op has no model left."""
     changed = True
     while changed:
         changed = False
@@ -99,9 +97,10 @@ def _consistent(
     return live if all(x.any() for x in live) else None
 
 
-class _Program:
-    """min T: each op one model, no slower than T, all on the grid, pairs legal. Columns: a binary for each
-    live model, T last, as a share of ``below``."""
+class _Problem:
+    """The mixed-integer problem of one epoch: minimise T, the cycles of the slowest op. Each op has one
+    model, no model is slower than T, all models fit the grid together, and every pair along an edge is legal.
+    Columns: a binary variable for each live model, then T as a share of ``below``."""
 
     def __init__(self, network, solver, ops, edges, live, limit, touches, most_touching):
         self.network, self.ops = network, ops
@@ -109,7 +108,9 @@ class _Program:
         self.begin = np.cumsum([0, *map(len, self.index)])
         self.limit = [x[i] for x, i in zip(limit, self.index, strict=True)]
         self.cores = [network.columns[op].cores[i] for op, i in zip(ops, self.index, strict=True)]
-        self.rows: list[tuple[np.ndarray, np.ndarray, float, float]] = []  # columns, values, least, most
+        self.rows: list[
+            tuple[np.ndarray, np.ndarray, float, float]
+        ] = []  # columns, values, least and most of a row
         for k in range(len(ops)):
             self._row(self._of(k), np.ones(len(self.index[k])), 1, 1)
         area = network.chip.grid[0] * network.chip.grid[1]
@@ -127,7 +128,8 @@ class _Program:
         self.rows.append((columns, np.asarray(values, float), least, most))
 
     def _pairs(self, edge: int, pairs: np.ndarray) -> None:
-        """A model is taken only with a partner: x[m] <= sum of x[n] over the partners n of m, both ways."""
+        """Add the rule that a model is taken only together with a partner at the other end of the edge: x[m]
+        <= sum of x[n] over the partners n of m, in both directions."""
         p, c = (x - self.ops.start for x in self.network.edges[edge][:2])
         table = pairs[np.ix_(self.index[p], self.index[c])]
         for one, other, partners in ((p, c, table), (c, p, table.T)):
@@ -137,7 +139,7 @@ class _Program:
                     self._row(columns, np.array([1.0, *([-1.0] * int(row.sum()))]), -np.inf, 0)
 
     def solve(self, below: float) -> Epoch | None:
-        """The best answer that fits the grid, None if there is none below."""
+        """The best answer that fits the grid, or None if no answer takes less than ``below`` cycles."""
         optimize = require_library()
         from scipy import sparse
 
@@ -146,7 +148,7 @@ class _Program:
             self._row(np.append(self._of(k), last), np.append(self.limit[k] / below, -1.0), -np.inf, 0)
         goal = np.zeros(last + 1)
         goal[last] = 1.0
-        goal[:last] = 1e-7 * np.concatenate(self.cores)  # of equal answers the smaller
+        goal[:last] = 1e-7 * np.concatenate(self.cores)  # among equal answers, prefer the fewest cores
         while True:
             counts = [len(r[0]) for r in self.rows]
             matrix = sparse.csr_array(
@@ -179,7 +181,7 @@ class _Program:
             self._forbid(grids)
 
     def _forbid(self, grids) -> None:
-        """Not all of these rectangles together, nor larger ones."""
+        """Add the rule that these rectangles, or larger rectangles, are not taken together."""
         columns = []
         for k, (r, c) in enumerate(grids):
             m = self.network.columns[self.ops[k]]
@@ -190,11 +192,11 @@ class _Program:
 
 
 def fit(grids: Sequence[tuple[int, int]], chip: tuple[int, int]) -> list[Spot] | None:
-    """A spot for each rectangle, turned or not, so that none overlap; None where there is none, or where
-    _STEPS tries have found none."""
+    """Cores for each rectangle, turned or not, without overlap; None if no placement exists, or none was
+    found in _STEPS tries."""
     order = sorted(range(len(grids)), key=lambda i: (-grids[i][0] * grids[i][1], grids[i]))
     free, steps = FreeCores(chip), [0]
-    spots: dict[int, Spot] = {}  # of each rectangle
+    spots: dict[int, Spot] = {}  # where each rectangle lies
 
     def rest(at: int) -> bool:
         if at == len(order):

@@ -7,45 +7,28 @@ from typing import Any
 
 from .types import REASONS, Candidate, Candidates
 
-__all__ = ["as_json", "as_table"]
-
 
 def as_json(parts: Sequence[Candidates]) -> dict[str, Any]:
-    """What a node's ops come to: the principal one with ``candidates`` in the order tried and ``counts``, and
-    all of them, in order, as ``parts`` with their counts."""
+    """The ops of a node. The principal op has ``candidates`` in the order tried, ``counts``, and
+    ``closest_miss``, the candidate that lacked the fewest bytes; ``parts`` has all ops, in order, with their
+    counts."""
     main = next(c for c in parts if c.principal)
+    miss = main.closest_miss and _row(main.closest_miss) | {"short_bytes": main.closest_miss.short}
     return {
         "node": main.node,
         **_op(main),
         "l1_budget": main.budget,
         "candidates": [_row(c) for c in main.tried],
         "counts": main.counts,
-        "closest_miss": _miss(main),
+        "closest_miss": miss and {key: miss[key] for key in ("grid", "t", "verdict", "short_bytes")},
         "parts": [{**_op(c), "principal": c.principal, "counts": c.counts} for c in parts],
-    }
-
-
-def _miss(candidates: Candidates) -> dict[str, Any] | None:
-    """The candidate that lacked fewest bytes of memory."""
-    miss = candidates.closest_miss
-    if miss is None:
-        return None
-    return {
-        "grid": list(miss.model.grid),
-        "t": miss.model.t,
-        "verdict": miss.verdict,
-        "short_bytes": miss.short,
     }
 
 
 def _op(candidates: Candidates) -> dict[str, Any]:
     op = candidates.op
-    return {
-        "part": candidates.part,
-        "op": op.cycles_op,
-        "format": op.format,
-        "tiles": {"z": op.out.z, "m": op.out.rt, "n": op.out.ct, "k": op.k},
-    }
+    tiles = {"z": op.out.z, "m": op.out.rt, "n": op.out.ct, "k": op.k}
+    return {"part": candidates.part, "op": op.cycles_op, "format": op.format, "tiles": tiles}
 
 
 def _row(candidate: Candidate) -> dict[str, Any]:
@@ -67,25 +50,12 @@ def _row(candidate: Candidate) -> dict[str, Any]:
     }
 
 
-_COLUMNS = (
-    "grid",
-    "t",
-    "dir",
-    "mblock",
-    "ublock",
-    "m_k",
-    "u_kt",
-    "inputs",
-    "output",
-    "L1 bytes",
-    "cycles",
-    "verdict",
-)
+_COLUMNS = "grid,t,dir,mblock,ublock,m_k,u_kt,inputs,output,L1 bytes,cycles,verdict".split(",")
 
 
 def as_table(parts: Sequence[Candidates]) -> str:
-    """The principal op of a node, every candidate in the order tried and what the counts count; then a line
-    for each other op."""
+    """Text about a node: every candidate of the principal op in the order tried, the counts of these
+    candidates, then a line for each other op."""
     lines = _table(next(c for c in parts if c.principal))
     for other in (c for c in parts if not c.principal):
         counts = other.counts
@@ -123,17 +93,7 @@ def _table(candidates: Candidates) -> list[str]:
 def _cells(candidate: Candidate) -> tuple[str, ...]:
     m = candidate.model
     said = candidate.verdict + (f", {candidate.short} bytes short" if candidate.short else "")
-    return (
-        f"{m.grid.r}x{m.grid.c}",
-        str(m.t),
-        m.stream.dir,
-        "x".join(map(str, m.block.mblock)),
-        "x".join(map(str, m.block.ublock)),
-        str(m.m_k),
-        str(m.u_kt),
-        " ".join(str(b.tiles) for b in m.inputs),
-        str(sum(b.tiles for b in m.outputs)),
-        str(m.l1_bytes),
-        str(m.cycles),
-        said,
-    )
+    blocks = ("x".join(map(str, pair)) for pair in (m.block.mblock, m.block.ublock))
+    inputs, output = " ".join(str(b.tiles) for b in m.inputs), sum(b.tiles for b in m.outputs)
+    sizes = *blocks, m.m_k, m.u_kt, inputs, output, m.l1_bytes, m.cycles
+    return tuple(map(str, (f"{m.grid.r}x{m.grid.c}", m.t, m.stream.dir, *sizes, said)))

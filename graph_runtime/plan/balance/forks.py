@@ -1,10 +1,10 @@
-"""Forks that join again in one epoch: the short branch must hold what the long one takes in before it gives
-anything, or both wait for ever.
+"""Forks that join again in one epoch: the short branch must hold the data that the long branch takes in
+before it gives its first block, or both wait for ever.
 
-Amounts are counted in shares of the fork's result. An op gives its first block when it has 1 / t of its
-input, if it takes that input in the order in which it streams, else all of it. A branch holds what its
-buffers hold. Where that is too little, the buffer in front of the join grows, if that core's L1 has room;
-else the edge becomes a queue in DRAM.
+Amounts are counted in shares of the fork's result. An op that reads its input in the order in which it
+streams gives its first block after 1 / t of the input, any other op after all of it. A branch holds as much
+as all its buffers together. If a branch holds too little, the buffer in front of the join grows. If the L1 of
+the join's cores has no room, the edge into the join becomes a queue in DRAM.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ import numpy as np
 from ...base.errors import PlanError
 from .network import Network
 
-__all__ = ["Buffering", "Shortage", "settle_forks", "shortages"]
-
 _CLOSE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Buffering:
-    """What may be done against a deadlock: a larger buffer in L1, a queue in DRAM."""
+    """Allowed remedies against a deadlock: a larger buffer in L1, a queue in DRAM."""
 
     l1: bool = True
     dram: bool = True
@@ -33,8 +31,8 @@ class Buffering:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """A fork and its join that block each other: ``edge`` into the join holds too little by ``tiles`` a
-    core."""
+    """A fork and its join that block each other: the buffers of ``edge``, which leads into the join, are too
+    small by ``tiles`` per core."""
 
     fork: int
     join: int
@@ -46,8 +44,8 @@ class Shortage:
 def settle_forks(
     network: Network, model: np.ndarray, resident: np.ndarray, buffering: Buffering
 ) -> tuple[np.ndarray, frozenset[int]]:
-    """(bytes of L1 added to each op's cores int64 [ops], edges that became queues in DRAM). Raises PlanError
-    where neither is allowed or possible."""
+    """Pair of the bytes of L1 added on each core of an op (int64 [ops]) and the edges that became queues in
+    DRAM. Raises PlanError for a deadlock that no allowed remedy removes."""
     extra, queued, resident = np.zeros(len(network.ops), np.int64), set(), resident.copy()
     grown: dict[int, float] = {}
     while (short := next(iter(shortages(network, model, resident, grown)), None)) is not None:
@@ -79,7 +77,8 @@ def _deadlock(network: Network, short: Shortage, room: int, buffering: Buffering
 
 
 def shortages(network: Network, model: np.ndarray, resident: np.ndarray, grown: dict[int, float]):
-    """Yields each Shortage; ``grown``: tiles a core that edges hold already beyond their model."""
+    """Yields each Shortage; ``grown``: {edge: tiles per core that the edge holds beyond the buffers of its
+    model}."""
     alive = [[e for e in into if resident[e]] for into in network.into]
     for fork in range(len(network.ops)):
         if sum(bool(resident[e]) for e in network.out_of[fork]) > 1:
@@ -87,8 +86,8 @@ def shortages(network: Network, model: np.ndarray, resident: np.ndarray, grown: 
 
 
 def _of_fork(network: Network, model: np.ndarray, alive, fork: int, grown: dict[int, float]):
-    """need[v]: share of the fork's result that goes in before v gives its first block; hold[v]: share that
-    the branch to v, with v's output, holds."""
+    """Yields the Shortages of one fork. need[v]: share of the fork's result that goes in before v gives its
+    first block; hold[v]: share that the branch to v holds, including v's output."""
     need = {fork: 1 / network.columns[fork].pieces[model[fork]]}
     hold = {fork: _held_out(network, model, fork)}
     for op in _after(network, alive, fork):
@@ -101,7 +100,7 @@ def _of_fork(network: Network, model: np.ndarray, alive, fork: int, grown: dict[
 
 
 def _after(network: Network, alive, fork: int):
-    """The ops that the fork's data reaches within its epoch, in order."""
+    """Yields, in order, the ops of the epoch that the fork's data reaches."""
     found, ahead = {fork}, [fork]
     while ahead:
         op = heapq.heappop(ahead)
@@ -125,12 +124,9 @@ def _blocked(network: Network, model: np.ndarray, fork: int, join: int, kept, ne
             yield Shortage(fork, join, edge, tiles, tiles * network.chip.tile_bytes(operand.format))
 
 
-# **************** one op ****************
-
-
 def _sharers(network: Network, model: np.ndarray, edge: int) -> int:
-    """Cores of the consumer over which an operand is spread: a product's is sent to all of a row or
-    column."""
+    """Number of different parts of an operand on the consumer's cores. Each core has a part of its own,
+    except that all cores of a row (or column) of a product get the same part."""
     _, op, port = network.edges[edge]
     m, kind = network.columns[op].models[model[op]], network.ops[op].op.kind
     if kind == "matmul" and port < 2:
@@ -139,7 +135,7 @@ def _sharers(network: Network, model: np.ndarray, edge: int) -> int:
 
 
 def _taken(network: Network, model: np.ndarray, edge: int) -> float:
-    """Share of an operand that its reader wants for its first block."""
+    """Share of an operand that its reader needs for its first block."""
     _, op, port = network.edges[edge]
     what, m = network.ops[op].op, network.columns[op].models[model[op]]
     if what.kind in ("sparse_matmul", "embedding"):

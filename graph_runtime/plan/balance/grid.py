@@ -1,22 +1,20 @@
-"""How an op is cut onto cores and in time, and rectangles of cores on the grid of a chip: the next free one,
+"""Cuts of an op onto cores and in time, and rectangles of cores on a chip's grid. Free rectangles are sought
 row by row."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["FreeCores", "Grid", "Spot", "Stream"]
-
 
 class Grid(NamedTuple):
-    """Cores: rows, columns."""
+    """Cores of an op: rows, columns."""
 
     r: int
     c: int
 
 
 class Stream(NamedTuple):
-    """Blocks streamed in time: direction (one of DIRECTIONS), pieces of the rows, pieces of the columns."""
+    """The cut of an op in time: direction (one of DIRECTIONS), pieces of the rows, pieces of the columns."""
 
     dir: str
     r: int
@@ -36,8 +34,8 @@ class Stream(NamedTuple):
 
 
 class Spot(NamedTuple):
-    """Where an op's rectangle lies: its first row and column, and its rows and columns on the chip (a grid
-    of 8x2 may lie as 2x8)."""
+    """Place of an op's cores: the first row and column, and the rows and columns taken on the chip (a grid of
+    8x2 may lie as 2x8)."""
 
     row: int
     col: int
@@ -50,10 +48,11 @@ class FreeCores:
 
     def __init__(self, grid: tuple[int, int]):
         self.grid = grid
-        self._free = [(1 << grid[1]) - 1] * grid[0]  # a bit a column
+        self._free = [(1 << grid[1]) - 1] * grid[0]  # one bit per column of each row
 
     def take_first(self, r: int, c: int, transpose: bool = True) -> Spot | None:
-        """Take the first free rectangle of r x c cores, or of c x r if ``transpose``; None: there is none."""
+        """Take the first free rectangle of r x c cores, or of c x r if ``transpose``; None if there
+        is none."""
         spot = self._find(r, c)
         if transpose and r != c:
             turned = self._find(c, r)
@@ -95,7 +94,7 @@ class FreeCores:
             runs = self._free[row]
             for below in self._free[row + 1 : row + r]:
                 runs &= below
-            for _ in range(1, c):  # bits that begin c free columns
+            for _ in range(1, c):  # keep the bits at which c free columns begin
                 runs &= runs >> 1
                 if not runs:
                     break

@@ -1,4 +1,4 @@
-"""The candidates of a node, and the error where none of them is legal."""
+"""The candidates of a node, and the error if no candidate is legal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from ...base.errors import CapacityError, DeviceError, InputError, PlanError, did_you_mean
 from ...base.machine.devices import Device
 from ...ir.graph import Graph
-from ..storage.capacity import room_beside
+from ..storage.memory import room_beside
 from ..types import Plan
 from . import convolution, norms  # noqa: F401 - register conv2d, pools and normalisations
 from .chip import Chip, chip_of
@@ -15,9 +15,7 @@ from .memory import Settings
 from .models import enumerate_models
 from .parts import parts_of
 from .types import LEGAL, REASONS, Candidate, Candidates
-from .view import View, view_of
-
-__all__ = ["explained", "legal_models", "part_models", "require_legal"]
+from .view import View, view_of, view_of_plan
 
 _ADVICE = {
     "memory": "store its tensors in a narrower format (--format tt=bfp8_b), split it, or use a board with "
@@ -36,16 +34,16 @@ def part_models(
     view: View | None = None,
     room: int | None = None,
 ) -> tuple[Candidates, ...]:
-    """The candidates of each op that a node becomes, in order; one of them is ``principal``.
+    """The candidates of each op of a node, in order; one of the ops is ``principal``.
 
-    ``view``: view_of(graph), made once where many nodes are asked for. ``room``: as chip_of. A window is
-    split where a part of it has no legal model. Raises DeviceError for a device that is not of stack buda,
-    UnsupportedOpError for a node that no core runs. A node without a legal model is no error here: see
-    ``require_legal``.
+    ``view``: view_of(graph), shared between calls for many nodes. ``room``: bytes of a core's L1 for op
+    models, as in chip_of. A convolution's or pool's window is split if one of its ops has no legal model.
+    Raises DeviceError for a device that is not of stack buda, UnsupportedOpError for a node that no core
+    runs. A node without a legal model is no error here: see ``require_legal``.
     """
     chip, view = chip_of(device, room), view or view_of(graph)
     found = _part_models(view, nid, device, chip, settings or Settings())
-    for split in (1, 2):  # the pixels of all of a window's taps may be too many for a core
+    for split in (1, 2):  # if the pixels of all taps of a window fit no core
         if all(c.models for c in found):
             break
         found = _part_models(replace(view, split=split), nid, device, chip, settings or Settings())
@@ -59,34 +57,25 @@ def _part_models(
     for part in parts_of(view, nid, device):
         mine = _with_attributes(settings, node) if part.principal else settings
         tried = enumerate_models(part.op, chip, mine)
-        found.append(
-            Candidates(
-                nid,
-                node.name,
-                part.name,
-                part.op,
-                tried,
-                part.principal,
-                chip.l1_budget,
-                tuple(c.model for c in tried if c.verdict == LEGAL),
-                view.path(nid),
-                part.reads,
-            )
-        )
+        legal = tuple(c.model for c in tried if c.verdict == LEGAL)
+        rest = tried, part.principal, chip.l1_budget, legal, view.path(nid), part.reads
+        found.append(Candidates(nid, node.name, part.name, part.op, *rest))
     return tuple(found)
 
 
 def legal_models(
     graph: Graph, nid: int, device: Device, settings: Settings | None = None, view: View | None = None
 ) -> Candidates:
-    """The candidates of a node's principal op: a convolution's first dense product. See ``part_models``."""
+    """The candidates of a node's principal op; the principal op of a convolution is its first dense product.
+    See ``part_models``."""
     return next(c for c in part_models(graph, nid, device, settings, view) if c.principal)
 
 
 def explained(plan: Plan, name: str) -> tuple[tuple[Candidates, ...], Device]:
-    """part_models of a planned node, with the formats and numerics of the plan, and the node's device.
+    """Pair of the result of part_models for a planned node, with the formats and numerics of the plan, and
+    the node's device.
 
-    Raises InputError for a name that the graph has not, DeviceError for a node on the host, else as
+    Raises InputError for a name that the graph lacks, DeviceError for a node on the host, and the errors of
     ``part_models``.
     """
     graph = plan.graph
@@ -101,30 +90,22 @@ def explained(plan: Plan, name: str) -> tuple[tuple[Candidates, ...], Device]:
             node=name,
             device=str(plan.devices[did]),
         )
-    view = view_of(
-        graph,
-        formats=[plan.layouts[i].format for i in plan.layout_id],
-        numerics=plan.numerics[did] if plan.numerics else None,
-        origin=plan.origin,
-    )
-    room = room_beside(plan, did)
+    view, room = view_of_plan(plan, did), room_beside(plan, did)
     return part_models(graph, nid, plan.devices[did], view=view, room=room), plan.devices[did]
 
 
 def _with_attributes(settings: Settings, node) -> Settings:
-    """gr.stream_dirs of the node, unless the caller fixed directions."""
+    """The settings with the node's gr.stream_dirs, unless the caller fixed directions."""
     dirs = node.func.attrs.get("stream_dirs") or ()
     if not dirs or settings.overrides.dirs:
         return settings
     return replace(settings, overrides=replace(settings.overrides, dirs=tuple(dirs)))
 
 
-# **************** none is legal ****************
-
-
 def require_legal(candidates: Candidates, device: Device) -> Candidates:
-    """The same candidates. Raises CapacityError where memory kept every model from being legal, PlanError
-    where other rules did; fields ``reasons`` {name: count}, ``short`` in bytes (None: not for memory)."""
+    """``candidates``, if one of them is legal. Raises CapacityError if memory prevented every legal model,
+    PlanError if other rules did; the error has the fields ``reasons`` {name: count} and ``short``, the
+    missing bytes (None: memory was not the reason)."""
     if candidates.models:
         return candidates
     reasons = candidates.counts["reasons"]

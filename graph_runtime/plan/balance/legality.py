@@ -1,27 +1,26 @@
-"""The rules that a model must obey before its memory is looked at. Each is a pure function; ``structural``
-gives the name of the first that is broken.
+"""The rules that a model must obey before its memory is computed. Each rule is a pure function;
+``structural`` gives the name of the first rule that is broken.
 
-What can be streamed is decided by the address patterns (Tm) on the edges: a block that is made once must be
-read once, in the order in which it is made.
+The address patterns (Tm) on the edges decide whether an op may stream: a block is made once, so it must be
+read once, and blocks must be read in the order in which they are made.
 """
 
 from __future__ import annotations
 
 import math
 
-from .block_shapes import divides
+from .buffers import divides
 from .grid import Grid, Stream
 from .op import BalanceOp, Operand, User
 from .types import BlockShape
-
-__all__ = ["legal_dirs", "structural", "user_stack_factor"]
 
 
 def legal_dirs(op: BalanceOp) -> tuple[str, ...]:
     """Directions in which blocks of the op may be streamed.
 
-    A sparse matmul hands over its taps row block by row block. A consumer that reads them side by side
-    (vslice, then hstack by the same factor) takes rows with depth major, and only R keeps that order.
+    A sparse matmul makes the pixels of its taps row block by row block. A consumer that reads the taps side
+    by side (vslice, then hstack by the same factor) takes rows in depth-major order, which only direction R
+    keeps.
     """
     if (op.kind == "reduce" and op.dim == "z") or any(map(_reads_taps, op.operands)):
         return ("R",)
@@ -48,7 +47,7 @@ def _reads_taps(operand: Operand) -> bool:
 def structural(
     op: BalanceOp, grid: Grid, stream: Stream, block: BlockShape, most_t: int | None = None
 ) -> str | None:
-    """The name of the first rule that grid, stream and blocks break, None if they keep all of them."""
+    """The name of the first rule that grid, stream and blocks break, None if they break none."""
     if most_t is not None and op.is_matmul and stream.pieces > most_t:
         return "IllegalStreaming"
     if not all(_stack_fits_grid(o, grid, stream) for o in op.operands):
@@ -66,15 +65,12 @@ def structural(
     return None
 
 
-# **************** operands ****************
-
-
 def _product(tms, *kinds: str) -> int:
     return math.prod(tm.r for tm in tms if tm.kind in kinds)
 
 
 def _stacks(operand: Operand) -> bool:
-    """Whether more is stacked than was sliced: several blocks are one to the reader."""
+    """Whether stacks outnumber slices, so that the reader sees several blocks as one."""
     stacked = _product(operand.tms, "hstack", "vstack")
     return stacked // _product(operand.tms, "hslice", "vslice") > 1
 
@@ -86,11 +82,12 @@ def _stack_fits_grid(operand: Operand, grid: Grid, stream: Stream) -> bool:
 
 
 def _operand_streams(op: BalanceOp, port: int, stream: Stream) -> bool:
-    """Stacks and slices must fall on block borders. A matmul streams rows of its left operand only and
-    columns of its right one only: the other is read whole for every block."""
+    """Whether an operand's address pattern allows ``stream``. Stacks and slices must fall on block borders. A
+    matmul streams either the rows of its left operand or the columns of its right operand; it reads the other
+    operand whole for every block."""
     operand = op.operands[port]
     if op.kind == "embedding":
-        return False  # gathers from anywhere
+        return False  # an embedding reads rows in any order
     if not _stacks(operand) or stream.z_major:
         return True
     tms = operand.tms
@@ -101,19 +98,17 @@ def _operand_streams(op: BalanceOp, port: int, stream: Stream) -> bool:
     return borders and side
 
 
-# **************** users ****************
-
-
 def _across(op: BalanceOp, kind: str, stream: Stream) -> bool:
-    """Whether a slice or stack runs across the order in which ublocks are made, so that a reader needs all
-    blocks of a row (or column) before it has one of its own."""
+    """Whether a slice or stack runs across the order in which ublocks are made. A reader then needs all
+    blocks of a row (or column) before it can make its own first block."""
     if kind[0] == "h":
         return (op.ublock_order == "R" or stream.by_rows) and op.out.rt > 1
     return (op.ublock_order == "C" or not stream.by_rows) and op.out.ct > 1
 
 
 def _user_factors(op: BalanceOp, user: User, stream: Stream) -> tuple[int, int]:
-    """(blocks to stack, blocks to slice) that a user needs before it can start; 0 or 1: none."""
+    """Pair of numbers: macro blocks to stack and macro blocks to slice before a user can start; 0 or 1: no
+    blocks."""
     stacked, sliced = _product(user.tms, "hstack", "vstack"), _product(user.tms, "hslice", "vslice")
     stack = any(_across(op, tm.kind, stream) for tm in user.tms if tm.kind in ("hstack", "vstack"))
     slice_ = any(_across(op, tm.kind, stream) for tm in user.tms if tm.kind in ("hslice", "vslice"))
@@ -121,13 +116,13 @@ def _user_factors(op: BalanceOp, user: User, stream: Stream) -> tuple[int, int]:
 
 
 def user_stack_factor(op: BalanceOp, stream: Stream) -> int:
-    """Macro blocks that the output buffer must hold because a user stacks so many before it starts."""
+    """Macro blocks that the output buffer must hold because a user stacks them before it starts."""
     return max((_user_factors(op, u, stream)[0] for u in op.users if u.kind == "op"), default=1) or 1
 
 
 def _user_streams(op: BalanceOp, user: User, stream: Stream) -> bool:
     if user.kind == "loopback" or user.padding_nop:
-        return False  # the written-back tensor must have the shape that is read
+        return False  # the tensor written back must have the shape that is read
     if user.kind == "output" and stream.z_major:
         return False  # the host cannot undo depth-major order
     if max(_user_factors(op, user, stream)) > 1:
@@ -142,13 +137,10 @@ def _tm_streams(op: BalanceOp, tm, stream: Stream) -> bool:
         # a single row or column of tiles has the same order either way
         return (stream.r == 1 or stream.c == 1) and 1 in (op.out.rt, op.out.ct)
     if tm.kind == "broadcast":
-        return False  # what was streamed is gone when it is wanted again
+        return False  # a streamed block is gone before it is read again
     if tm.kind == "unpad":
         return not ((tm.r and not stream.by_rows) or (tm.c and stream.by_rows))
     return True
-
-
-# **************** order and padding ****************
 
 
 def _order_allows(order: str, stream: Stream, block: BlockShape) -> bool:
@@ -162,8 +154,8 @@ def _order_allows(order: str, stream: Stream, block: BlockShape) -> bool:
 
 
 def _padding_fits(op: BalanceOp, block: BlockShape) -> bool:
-    """No core may make or drop a macro block of nothing but padding, and padding behind a stack comes in
-    multiples of what was stacked."""
+    """Whether no core makes or drops a macro block of padding alone, and padding after a stack is a multiple
+    of the stacked tensor's size."""
     rows, cols = (m * u for m, u in zip(block.mblock, block.ublock, strict=True))
     tms = [tm for u in op.users for tm in u.tms if tm.kind == "unpad"]
     tms += [tm for o in op.operands for tm in o.tms if tm.kind == "pad"]

@@ -1,7 +1,8 @@
-"""How long an op keeps its epoch busy for one input: its kernel, or the slowest of its data movements.
+"""Cycles for which an op occupies its epoch for one input: the cycles of its kernel or of its slowest data
+movement, whichever are more.
 
-An operand that another op of the epoch makes comes over the NoC, everything else from DRAM, whose channels
-are shared by all cores that touch it in the epoch.
+An operand made by another op of the epoch comes over the NoC. All other operands come from DRAM, whose
+channels are shared by all cores that use DRAM in the epoch.
 """
 
 from __future__ import annotations
@@ -16,25 +17,24 @@ from .chip import Chip
 from .network import Columns, Network
 from .op import BalanceOp
 
-__all__ = ["Load", "Loads", "Rates", "rates_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Bytes a cycle: ``noc`` of a core, ``dram`` of a channel as measured; ``streams``: cores that the
-    channels serve at full speed."""
+    """Bytes per cycle: ``noc`` of a core, ``dram`` of a channel as measured; ``streams``: number of cores
+    that the channels serve at full speed."""
 
     noc: float
     dram: float
     streams: float
 
     def fork(self, cores: int) -> int:
-        """By how much DRAM's speed is divided where so many cores touch it; at least 2."""
+        """The divisor of DRAM's speed if ``cores`` cores use DRAM; at least 2."""
         return max(2, math.ceil(cores / self.streams))
 
 
-# backend_api/device_config.hpp and policies/policy_utils.cpp of TT-Buda: 16 B/cycle is half of what the NoC
-# has; channels x subchannels / 1.5. Blackhole was never measured there: as Wormhole.
+# Rates as in backend_api/device_config.hpp and policies/policy_utils.cpp of TT-Buda: 16 B/cycle is half of
+# the NoC's rate; the number of streams is channels x subchannels / 1.5. TT-Buda has no measurement of
+# Blackhole, which has Wormhole's numbers here.
 _RATES = {
     "grayskull": Rates(16.0, 11.0, 8 * 1 / 1.5),
     "wormhole_b0": Rates(16.0, 20.4, 6 * 3 / 1.5),
@@ -48,8 +48,9 @@ def rates_of(chip: Chip) -> Rates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
-    """Of each model of an op, float64 [models]: ``base`` cycles of kernel and NoC, ``dram`` bytes of the
-    largest single stream from or to DRAM. ``touches``: whether there is such a stream."""
+    """The load of an op, for each of its models. ``base`` float64 [models]: cycles of kernel and NoC;
+    ``dram`` float64 [models]: bytes of the largest single stream from or to DRAM; ``touches``: whether the op
+    has a stream from or to DRAM."""
 
     base: np.ndarray
     dram: np.ndarray
@@ -61,8 +62,8 @@ class Load:
 
 
 class Loads:
-    """The loads of a network's ops. Bytes are worked out once; where operands come from is asked each
-    time."""
+    """The loads of a network's ops. Bytes are computed once. For each load the caller says where the operands
+    come from."""
 
     rates: Rates
 
@@ -78,7 +79,7 @@ class Loads:
         self._edge_at = [{network.edges[e].port: e for e in into} for into in network.into]
 
     def of(self, op: int, resident: Callable[[int], bool]) -> Load:
-        """``resident(edge)``: whether an edge's data goes from core to core."""
+        """The load of an op. ``resident(edge)``: whether an edge's data goes from core to core."""
         columns, (into, out) = self.network.columns[op], self._bytes[op]
         base, dram = columns.cycles.astype(float), np.zeros(len(columns))
         touches = False
@@ -98,19 +99,17 @@ class Loads:
         return Load(base, dram, touches)
 
     def out_bytes(self, op: int) -> np.ndarray:
-        """float64 [models]: bytes that a core gives away for one input."""
+        """float64 [models]: bytes that a core sends out for one input."""
         return self._bytes[op][1]
 
 
-# **************** bytes of one core for one input ****************
-
-# bytes float64 [models], None for a table that is there before the epoch starts; whether it is a weight that
-# stays in L1, bool [models]
+# One operand: its bytes, float64 [models] (None: the operand is a table that is loaded before the epoch
+# starts), and bool [models]: whether the operand is a weight that stays in L1.
 _Operand = tuple[np.ndarray | None, np.ndarray]
 
 
 def _traffic(op: BalanceOp, m: Columns, chip: Chip) -> tuple[list[_Operand], np.ndarray]:
-    """Of each operand, and the output's bytes."""
+    """Pair (bytes of each operand, bytes of the output) for one input."""
     into: list[_Operand] = []
     never = np.zeros(len(m), bool)
     for port, operand in enumerate(op.operands):
@@ -124,7 +123,7 @@ def _traffic(op: BalanceOp, m: Columns, chip: Chip) -> tuple[list[_Operand], np.
 
 
 def _read(op: BalanceOp, port: int, m: Columns) -> np.ndarray:
-    """Tiles that a core reads of an operand."""
+    """Tiles of an operand that a core reads."""
     if op.kind == "matmul" and port == 0:
         return m.t * m.rows * op.k
     if op.kind == "matmul" and port == 1:

@@ -1,13 +1,14 @@
-"""The memory of a model: output and parameters first, inputs in what is left of one core's L1.
+"""The memory of a model: one core's L1 holds output and parameters first, and inputs in the remaining space.
 
-While that is short, the largest parameter moves to DRAM, and at last the output gives up its second half if
-it may. With spare L1, weights are held in the order in which they are read.
+While memory is short, the largest parameter moves to DRAM; in the end the output gives up its second half, if
+allowed. If L1 is left over, weights are held in the kernel's reading order.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from ...base.errors import InputError
 from . import buffers
 from .chip import OVERLAY_BYTES, Chip
 from .grid import Grid, Stream
@@ -15,17 +16,16 @@ from .legality import user_stack_factor
 from .op import BalanceOp
 from .types import BlockShape, L1Buffer, Overrides
 
-__all__ = ["NO_MEMORY", "DraftModel", "Settings", "allocate"]
-
 NO_MEMORY = ("InputBufferAllocationFailure", "L1UsageOverMaxLimit")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How models are built. ``dram_parameters``: weights are streamed from DRAM instead of held in L1, Buda's
-    default for one input at a time; ``overlay_bytes``: of data-movement programs on a core, what is beyond
-    OVERLAY_BYTES comes out of L1; ``single_buffer``: an output that does not fit may give up its second
-    half; ``most_t``: matmuls streamed in more blocks are refused; ``enumerate_u_kt``; ``overrides``."""
+    """Options of model building. ``dram_parameters``: weights are streamed from DRAM instead of being held in
+    L1, which is Buda's default for one input at a time. ``overlay_bytes``: bytes of data-movement code on a
+    core; the part beyond OVERLAY_BYTES reduces the L1 budget. ``single_buffer``: an output that does not fit
+    may give up its second half. ``most_t``: the most blocks in which a matmul may be streamed.
+    ``enumerate_u_kt``: whether smaller u_kt are tried, too. ``overrides``: the user's fixed choices."""
 
     dram_parameters: bool = True
     overlay_bytes: int = OVERLAY_BYTES
@@ -34,10 +34,19 @@ class Settings:
     enumerate_u_kt: bool = True
     overrides: Overrides = field(default_factory=Overrides)
 
+    def __post_init__(self) -> None:
+        """Raises InputError for a number that has a wrong type or is below 0."""
+        for name in ("overlay_bytes", "most_t"):
+            value = getattr(self, name)
+            if not (value is None and name == "most_t") and (type(value) is not int or value < 0):
+                text = f"{name} of a balancer's Settings is {value!r}, must be a whole number from 0"
+                raise InputError(text, got=value, wanted=0)
+
 
 @dataclass(slots=True)
 class DraftModel:
-    """The buffers of a model in the making; fields as those of OpModel."""
+    """The buffers of a model while the buffers are chosen; the fields have the names and meanings of
+    OpModel's fields."""
 
     op: BalanceOp
     chip: Chip
@@ -55,7 +64,7 @@ class DraftModel:
 
     @property
     def l1_bytes(self) -> int:
-        """Bytes on the worst core."""
+        """Bytes of L1 on the core that needs most."""
         out = sum(b.streamed_bytes if self.op.gradient else b.bytes for b in self.outputs)
         return (
             sum(b.bytes for b in self.inputs)
@@ -75,7 +84,8 @@ def allocate(
     block: BlockShape,
     u_kt: int | None,
 ) -> tuple[DraftModel, str | None]:
-    """Buffers of a model, and the name of what is short (NO_MEMORY, or ExceededDramChannelCapacity)."""
+    """Pair of the buffers of a model and the name of the memory that is short (NO_MEMORY or
+    ExceededDramChannelCapacity; None if no memory is short)."""
     stack = user_stack_factor(op, stream)
     draft = DraftModel(
         op,
@@ -122,11 +132,9 @@ def _put_parameters(draft: DraftModel, settings: Settings) -> None:
         draft.dram = fixed
 
 
-# **************** inputs ****************
-
-
 def _add_inputs(draft: DraftModel, u_kt: int | None) -> str | None:
-    """Input buffers, and a spill buffer if K is cut; the name of what is short."""
+    """Add input buffers, and a spill buffer if K is cut. Return the name of the memory that is short, or None
+    if all fits."""
     draft.inputs = draft.intermediates = ()
     free = draft.chip.l1_budget - draft.l1_bytes
     _cut_inner(draft, u_kt, free)
@@ -147,7 +155,7 @@ def _cut_inner(draft: DraftModel, u_kt: int | None, free: int) -> None:
 
 
 def _hold_broadcasts(draft: DraftModel) -> None:
-    """Where the reading of an operand repeats and the repeating unit fits, it is held once."""
+    """Hold the repeating unit of a broadcast operand in L1 once, if it fits."""
     streamed = {b.operand for b in draft.dram}
     for i, buffer in enumerate(draft.inputs):
         unit = buffers.broadcast_unit(draft.op, buffer.operand, draft.stream, draft.block)
@@ -163,7 +171,7 @@ def _hold_broadcasts(draft: DraftModel) -> None:
 
 
 def _unroll_parameters(draft: DraftModel) -> None:
-    """With spare L1 a weight is held in the order in which it is read, without an input buffer beside it."""
+    """Hold weights in reading order, without an input buffer, if L1 is left over."""
     if draft.op.kind in ("splice", "reduce", "embedding", "sparse_matmul"):
         return
     for held in draft.parameters:

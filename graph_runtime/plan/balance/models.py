@@ -1,8 +1,8 @@
-"""One op -> every model of it, in the order of Buda's enumeration, each with its verdict.
+"""Every model of one op, in the order of Buda's enumeration, each with its verdict.
 
     for grid: for direction: for stream factors: build; if legal: again for each smaller divisor of u_kt
 
-A model is built as if all were well and judged afterwards: so an illegal one still has its cycles, and the
+A model is built first and judged afterwards, so that an illegal model, too, has its cycles and the number of
 bytes that it lacks.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from ...costs import op_cycles
 from ...costs.buda import known_ops
-from .block_shapes import block_shape, divisors, dst_tiles
+from .buffers import block_shape, divisors, dst_tiles
 from .chip import Chip
 from .grid import Grid, Stream
 from .legality import legal_dirs, structural
@@ -24,17 +24,15 @@ from .op import BalanceOp
 from .sparse import MOST_BITS
 from .types import LEGAL, Candidate, OpModel, Overrides
 
-__all__ = ["MOST_MODELS", "enumerate_models"]
-
-MOST_MODELS = 1024  # legal ones of an op: what Buda's graph solver holds of one
+MOST_MODELS = 1024  # most legal models of an op: the limit of Buda's graph solver
 
 
 @cache
 def enumerate_models(op: BalanceOp, chip: Chip, settings: Settings) -> tuple[Candidate, ...]:
     """Every candidate of an op, in the order of the enumeration.
 
-    Where all u_kt variants would make more than MOST_MODELS legal models, each base keeps as many of its
-    largest as there is room for.
+    If all u_kt variants would make more than MOST_MODELS legal models, each legal model keeps only its
+    variants with the largest u_kt, as many as the limit allows.
     """
     said = settings.overrides.u_kt
     base = [
@@ -67,13 +65,14 @@ def _grids_and_streams(op: BalanceOp, chip: Chip, settings: Settings) -> Iterato
                 continue
             whole = False
             for stream in (s for d in dirs for s in _streams(op, grid, d, rows, said)):
-                if stream.pieces > 1 or not whole:  # unstreamed is the same in every direction
+                if stream.pieces > 1 or not whole:  # without streaming, all directions give the same model
                     whole |= stream.pieces == 1
                     yield grid, stream
 
 
 def _streams(op: BalanceOp, grid: Grid, dir: str, rows: int, said: Overrides) -> list[Stream]:
-    """Pieces in one direction: divisors of what is left of the output after the grid."""
+    """The ways to stream in one direction: pieces are divisors of the output that a grid leaves to one
+    core."""
     of_depth = op.kind == "reduce" and op.dim == "z" and op.operands[0].source_shape.z > 1
     if op.kind == "embedding" or of_depth:
         return [Stream(dir, 1, 1)] if not said.stream else []
@@ -87,7 +86,8 @@ def _streams(op: BalanceOp, grid: Grid, dir: str, rows: int, said: Overrides) ->
 def _fitted(
     op: BalanceOp, chip: Chip, settings: Settings, grid: Grid, stream: Stream, u_kt: int | None
 ) -> Candidate:
-    """The candidate with the largest ublock that fits: Dst is halved as long as memory is short."""
+    """The candidate with the largest ublock that fits. The part of Dst that a ublock may take is halved as
+    long as memory is short."""
     dst, retries = dst_tiles(op), 0
     while True:
         found = _build(op, chip, settings, grid, stream, u_kt, dst)
@@ -134,11 +134,8 @@ def _encodable(op: BalanceOp, made: DraftModel) -> str | None:
     return "IllegalSparseMatmul"
 
 
-# **************** cycles ****************
-
-
 def _cycles(op: BalanceOp, chip: Chip, model: DraftModel) -> int:
-    """Cycles of one core for one input; an op without published weights goes at the speed of a plain copy."""
+    """Cycles of one core for one input; an op without published weights has the speed of a plain copy."""
     b = model.block
     inner: dict[str, Any] = {}  # arguments of op_cycles that only some kinds of ops have
     name = op.cycles_op if op.cycles_op in known_ops(chip.arch) else "nop"
@@ -147,7 +144,7 @@ def _cycles(op: BalanceOp, chip: Chip, model: DraftModel) -> int:
         inner = {"m_k": model.m_k, "u_kt": model.u_kt}
     elif op.kind == "reduce" and op.dim == "z":
         inner = {"z": op.k}
-    elif op.kind == "reduce":  # what is read counts, not what is left of it
+    elif op.kind == "reduce":  # the cost depends on the tiles that are read, not on the tiles of the result
         inner = {"dim": op.dim}
         m, n = mblock
         mblock = (m * model.m_k, n) if op.dim == "r" else (m, n * model.m_k)

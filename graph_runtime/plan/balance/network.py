@@ -1,5 +1,5 @@
-"""The ops of a graph that one buda device runs, as balancing sees them: in order, with the edges along which
-data may go from core to core, and their legal models as columns.
+"""The ops of a graph that run on one buda device, as the balancer sees them: the ops in order, the edges
+along which data may go from core to core, and the legal models as columns.
 """
 
 from __future__ import annotations
@@ -11,19 +11,17 @@ import numpy as np
 
 from ...base.machine.devices import Device
 from ...ir.graph import COPY, NOP
-from ..storage.capacity import room_beside
+from ..storage.memory import room_beside
 from ..types import Plan
 from .chip import Chip, chip_of
 from .legal import part_models, require_legal
 from .memory import Settings
 from .types import Candidates, OpModel
-from .view import View, view_of
-
-__all__ = ["Columns", "Edge", "Network", "network_of", "view_of_plan"]
+from .view import View, view_of_plan
 
 
 class Edge(NamedTuple):
-    """Op ``producer`` makes what op ``consumer`` reads as operand ``port``; indices into Network.ops."""
+    """Op ``producer`` makes operand ``port`` of op ``consumer``; indices into Network.ops."""
 
     producer: int
     consumer: int
@@ -32,8 +30,9 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """The legal models of an op, a row each, int64 [models] but for ``by_rows`` bool: grid, pieces of the
-    rows and columns over cores and time, stream factor, blocks in ublocks and tiles, cycles, cores, bytes."""
+    """The legal models of an op, one row per model, int64 [models] except ``by_rows`` bool: the grid, the
+    pieces of rows and of columns (over cores and time), the stream factor, the block sizes in ublocks and in
+    tiles, cycles, cores and bytes."""
 
     models: tuple[OpModel, ...]
     grid_r: np.ndarray
@@ -82,9 +81,9 @@ class Columns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Network:
-    """``ops`` in the order in which they are scheduled, ``columns`` of each, ``edges`` between them and
-    ``into``, ``out_of``: edge indices of each op. ``leaves`` bool [ops]: the result is also wanted in DRAM
-    (by a graph output, another device, a reader that rearranges it)."""
+    """``ops`` in the order in which they are scheduled, ``columns`` of each op, ``edges`` between ops;
+    ``into`` and ``out_of``: edge indices of each op. ``leaves`` bool [ops]: whether the op's result is also
+    needed in DRAM (for a graph output, another device, or a reader that rearranges the result)."""
 
     device: Device
     chip: Chip
@@ -96,7 +95,7 @@ class Network:
     leaves: np.ndarray
 
     def name(self, i: int) -> str:
-        """ "conv1" of a node that is one op, else "conv1 (dense)"."""
+        """Name of an op: "conv1" if its node is one op, else "conv1 (dense)"."""
         op = self.ops[i]
         return op.node if op.part == "" else f"{op.node} ({op.part})"
 
@@ -105,22 +104,12 @@ class Network:
         return f"{self.name(producer)} -> {self.name(consumer)}, operand {port}"
 
 
-def view_of_plan(plan: Plan, did: int) -> View:
-    """The graph of a plan with the formats and numerics that the plan gives a device's nodes."""
-    return view_of(
-        plan.graph,
-        formats=[plan.layouts[i].format for i in plan.layout_id],
-        numerics=plan.numerics[did] if plan.numerics else None,
-        origin=plan.origin,
-    )
-
-
 def network_of(plan: Plan, did: int, settings: Settings | None = None) -> Network:
-    """The ops of one device of a plan. Raises CapacityError or PlanError for an op without a legal model,
-    DeviceError for a device that is not of stack buda."""
+    """The network of the ops that run on one device of a plan. Raises CapacityError or PlanError for an op
+    without a legal model, DeviceError for a device that is not of stack buda."""
     device, view, room = plan.devices[did], view_of_plan(plan, did), room_beside(plan, did)
     ops: list[Candidates] = []
-    last: dict[int, int] = {}  # nid -> the op that makes its output 0
+    last: dict[int, int] = {}  # nid -> index of the op that makes its output 0
     first: dict[int, int] = {}
     for nid in np.flatnonzero((plan.did == did) & (plan.graph.func_id >= 0)).tolist():
         if _runs_on_cores(view, nid):
@@ -131,7 +120,7 @@ def network_of(plan: Plan, did: int, settings: Settings | None = None) -> Networ
     edges, leaves = _edges(view, ops, first, last)
     known: dict[int, Columns] = {}
     columns = []
-    for c in ops:  # equal ops have one enumeration, so one table of columns
+    for c in ops:  # equal ops have one enumeration, so they share a table of columns
         if id(c.tried) not in known:
             known[id(c.tried)] = Columns.of(c.models)
         columns.append(known[id(c.tried)])
@@ -141,7 +130,7 @@ def network_of(plan: Plan, did: int, settings: Settings | None = None) -> Networ
 
 
 def _runs_on_cores(view: View, nid: int) -> bool:
-    """Whether parts_of has parts for it: copies, reshapes and functions of a library run on no core."""
+    """Whether parts_of makes ops of the node: copies, reshapes and functions of a library run on no core."""
     node = view.graph.node(nid)
     types = (*node.input_types, *node.output_types)
     return (
@@ -156,7 +145,8 @@ def _runs_on_cores(view: View, nid: int) -> bool:
 def _edges(
     view: View, ops: list[Candidates], first: dict[int, int], last: dict[int, int]
 ) -> tuple[list[Edge], np.ndarray]:
-    """The edges whose data a reader takes as it is made, and which results leave the cores otherwise."""
+    """Pair of the edges along which a reader takes data directly as the data is made, and ``leaves``, the ops
+    whose results leave the cores another way."""
     edges, leaves = [], np.zeros(len(ops), bool)
     for i, c in enumerate(ops):
         node = view.graph.node(c.nid)
@@ -169,13 +159,14 @@ def _edges(
             if ops[made].op.out == c.op.operands[port].source_shape:
                 edges.append(Edge(made, i, port))
             else:
-                leaves[made] = True  # another shape in tiles: rearranged in DRAM
+                leaves[made] = True  # the reader's shape in tiles differs: the result is rearranged in DRAM
     _mark_leaving(view, last, leaves)
     return edges, leaves
 
 
 def _mark_leaving(view: View, last: dict[int, int], leaves: np.ndarray) -> None:
-    """Graph outputs, tensors written into an input, and what nodes read that are not in the network."""
+    """Mark in ``leaves`` the ops that make graph outputs, tensors written into an input, and inputs of nodes
+    outside of the network."""
     graph = view.graph
     for eid in view.results:
         made = last.get(view.producer(eid)[0])

@@ -1,4 +1,4 @@
-"""softmax, log_softmax, layer_norm, rms_norm and attention as the ops that TT-Buda would make of them."""
+"""softmax, log_softmax, layer_norm, rms_norm and attention, split into ops as TT-Buda would."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from .op import Operand, Tiles, Tm, User
 from .parts import MAKERS, Part, axes_letters, chain, result
 from .view import View
 
-__all__ = ["MAKERS"]
-
 _ONE_TM = (User("op"),)
 
 
 def _normalised(
     view: View, node: NodeView, dims: str, before: Sequence[str], after: Sequence[str]
 ) -> list[Part]:
-    """Ops over the whole tensor, then a reduction, then ops that bring its result back to the whole."""
+    """Elementwise ops ``before`` on the whole tensor, a reduction along each of ``dims``, and ops ``after``
+    that combine the reduced tensor with the whole one."""
     full = view.tiles(node.inputs[0])
     head = result(view, node, "eltwise", before[0], [view.operand(node, 0)], out=full, users=_ONE_TM)
     parts = [Part(before[0], head)]
@@ -27,20 +26,9 @@ def _normalised(
     for dim in dims:
         i = "zrc".index(dim)
         left = shape._replace(**{("z", "rt", "ct")[i]: 1})
-        parts.append(
-            Part(
-                f"reduce {dim}",
-                chain(
-                    head,
-                    "reduce_z" if dim == "z" else "reduce",
-                    left,
-                    [shape],
-                    kind="reduce",
-                    dim=dim,
-                    k=shape[i],
-                ),
-            )
-        )
+        name = "reduce_z" if dim == "z" else "reduce"
+        made = chain(head, name, left, [shape], kind="reduce", dim=dim, k=shape[i])
+        parts.append(Part(f"reduce {dim}", made))
         shape = left
     for name in after:
         small = name in ("sqrt", "reciprocal")
@@ -55,8 +43,13 @@ def _softmax(view: View, node: NodeView) -> list[Part]:
     dims = axes_letters(view, node, [node.callee.attrs["axis"]])
     parts = _normalised(view, node, dims, ["exp"], ["reciprocal", "multiply"])
     n = len(dims)
-    reads = [(~0,), *((i,) for i in range(n)), (n,), (0, n + 1)]
-    return [replace(p, principal=p.name == "exp", reads=r) for p, r in zip(parts, reads, strict=True)]
+    return _reading(parts, [(~0,), *((i,) for i in range(n)), (n,), (0, n + 1)], 0)
+
+
+def _reading(parts: Sequence[Part], reads: Sequence[tuple[int, ...]], principal: int) -> list[Part]:
+    """The parts with ``reads``, the sources of their operands; ``principal``: index of the principal part."""
+    rows = enumerate(zip(parts, reads, strict=True))
+    return [replace(part, principal=i == principal, reads=read) for i, (part, read) in rows]
 
 
 def _layer_norm(view: View, node: NodeView) -> list[Part]:
@@ -65,7 +58,7 @@ def _layer_norm(view: View, node: NodeView) -> list[Part]:
     mean = _normalised(view, node, dims, ["nop"], ["subtract"])
     parts = _normalised(view, node, dims, ["multiply"], ["sqrt", "reciprocal", "multiply", "multiply", "add"])
     parts = [*mean[1:], *parts]
-    n, last = len(dims), len(parts) - 1  # part n is the input less its mean
+    n = len(dims)  # part n is the input minus its mean
     reads = [
         (~0,),
         *((i,) for i in range(n - 1)),
@@ -78,45 +71,28 @@ def _layer_norm(view: View, node: NodeView) -> list[Part]:
         (2 * n + 4, ~1),
         (2 * n + 5, ~2),
     ]
-    return [
-        replace(p, principal=i == last, reads=r) for i, (p, r) in enumerate(zip(parts, reads, strict=True))
-    ]
+    return _reading(parts, reads, len(parts) - 1)
 
 
 def _rms_norm(view: View, node: NodeView) -> list[Part]:
     rank = len(node.input_types[0].shape)
     dims = axes_letters(view, node, range(node.callee.attrs["axis"] % rank, rank))
     parts = _normalised(view, node, dims, ["multiply"], ["sqrt", "reciprocal", "multiply", "multiply"])
-    n, last = len(dims), len(parts) - 1
+    n = len(dims)
     reads = [(~0,), *((i,) for i in range(n)), (n,), (n + 1,), (~0, n + 2), (n + 3, ~1)]
-    return [
-        replace(p, principal=i == last, reads=r) for i, (p, r) in enumerate(zip(parts, reads, strict=True))
-    ]
+    return _reading(parts, reads, len(parts) - 1)
 
 
 def _attention(view: View, node: NodeView) -> list[Part]:
-    """Scores, their softmax, and the product with the values."""
+    """Attention: the scores, their softmax, and the product with the values."""
     out, q, k = (view.tiles(e) for e in (node.outputs[0], *node.inputs[:2]))
     scores, weights = Tiles(out.z, out.rt, k.rt), Tiles(out.z, out.rt, 1)
     keys = view.operand(node, 1, Tiles(out.z, q.ct, k.rt), tms=(Tm("transpose"),))
-    last = result(
-        view,
-        node,
-        "matmul",
-        "matmul",
-        [
-            Operand(scores, scores, view.format(node.outputs[0]), "op"),
-            view.operand(node, 2, Tiles(out.z, k.rt, out.ct)),
-        ],
-        k=k.rt,
-    )
-    first = replace(
-        last,
-        out=scores,
-        k=q.ct,
-        users=_ONE_TM,
-        operands=(view.operand(node, 0, Tiles(out.z, out.rt, q.ct)), keys),
-    )
+    made = Operand(scores, scores, view.format(node.outputs[0]), "op")
+    values = view.operand(node, 2, Tiles(out.z, k.rt, out.ct))
+    last = result(view, node, "matmul", "matmul", [made, values], k=k.rt)
+    operands = view.operand(node, 0, Tiles(out.z, out.rt, q.ct)), keys
+    first = replace(last, out=scores, k=q.ct, users=_ONE_TM, operands=operands)
     between = result(view, node, "eltwise", "nop", [])
     parts = [Part("scores", first, reads=(~0, ~1))]
     if len(node.inputs) == 4:
@@ -139,10 +115,5 @@ def _attention(view: View, node: NodeView) -> list[Part]:
 
 
 MAKERS.update(
-    {
-        "attention": _attention,
-        "softmax": _softmax,
-        "layer_norm": _layer_norm,
-        "rms_norm": _rms_norm,
-    }
+    {"attention": _attention, "softmax": _softmax, "layer_norm": _layer_norm, "rms_norm": _rms_norm}
 )

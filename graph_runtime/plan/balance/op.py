@@ -1,7 +1,8 @@
-"""What an op asks of the balancer: its shapes in tiles, where its operands come from, and how its result is
-read.
+"""The description of an op for the balancer: its shapes in tiles, the sources of its operands, and the
+readers of its result.
 
-Shapes are counted in tiles of 32x32; rows (r) and columns (c) of cores as the chip has them.
+Shapes are counted in tiles of 32x32 elements. Rows (r) and columns (c) of cores are rows and columns of the
+chip's grid.
 """
 
 from __future__ import annotations
@@ -10,8 +11,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from .sparse import Encoding
-
-__all__ = ["DIRECTIONS", "BalanceOp", "Operand", "Tiles", "Tm", "User"]
 
 DIRECTIONS = ("R", "C", "RZ", "CZ")
 
@@ -25,7 +24,7 @@ class Tiles(NamedTuple):
 
 
 class Tm(NamedTuple):
-    """A tensor manipulation on an edge: done by the reader's address pattern, no core works for it.
+    """A tensor manipulation on an edge: the reader's address pattern does the work, no core does.
 
     ``kind``: "vslice", "hslice", "vstack", "hstack" (``r`` = factor), "transpose", "broadcast" (``dim`` "r",
     "c" or "z", ``r`` = factor), "pad", "unpad" (``r`` and ``c`` tiles).
@@ -40,10 +39,8 @@ class Tm(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Operand:
     """One input: ``shape`` as the op reads it (after ``tms``), ``source_shape`` as its producer made it.
-
-    ``source``: "op" (resident at the same time), "queue" (in DRAM), "parameter" or "constant". ``sparse``:
-    made by a sparse matmul.
-    """
+    ``source``: "op" (made by an op that may be resident at the same time), "queue" (in DRAM), "parameter" or
+    "constant". ``sparse``: made by a sparse matmul."""
 
     shape: Tiles
     source_shape: Tiles
@@ -54,7 +51,7 @@ class Operand:
 
     @property
     def fixed(self) -> bool:
-        """Whether its values are the same for every input: a weight."""
+        """Whether the operand has the same values for every input, as a weight has."""
         return self.source in ("parameter", "constant")
 
 
@@ -70,12 +67,13 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class BalanceOp:
-    """An op as the balancer sees it: everything that decides which models are legal, and nothing more.
+    """An op as the balancer sees it: only what decides which models are legal.
 
     ``kind``: "matmul", "sparse_matmul", "depthwise", "eltwise", "reduce", "splice" or "embedding".
-    ``cycles_op``: its name in graph_runtime.costs. ``out``: the result in tiles. ``k``: inner dimension of a
-    matmul, reduced tiles of a reduce. ``dst_bits``: 16 or 32, of an element in Dst. ``dim``: of a reduce,
-    "r", "c" or "z". ``encoding``: of a sparse matmul, its nonzero tiles (sparse.Encoding).
+    ``cycles_op``: the op's name in graph_runtime.costs. ``out``: the result's shape in tiles. ``k``: tiles of
+    the inner dimension of a matmul, or of the dimension that a reduce reduces. ``dst_bits``: bits of an
+    element in Dst, 16 or 32. ``dim``: the dimension of a reduce, "r", "c" or "z". ``encoding``: the nonzero
+    tiles of a sparse matmul (sparse.Encoding).
     """
 
     kind: str

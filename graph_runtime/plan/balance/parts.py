@@ -1,6 +1,5 @@
-"""A node -> the ops that TT-Buda would make of it, in order. Most nodes are one op; divide and
-reductions over several axes are a few; normalisations stand in norms.py, convolutions and pools in
-convolution.py.
+"""The ops that TT-Buda would make of a node, in order. Most nodes are one op; divide and reductions over
+several axes are a few ops; normalisations are in norms.py, convolutions and pools in convolution.py.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any
 from ...base.dtypes import FORMATS
 from ...base.errors import PlanError, UnsupportedOpError
 from ...base.machine.devices import Device
-from ...costs.node_work import vector_op
+from ...costs.tt import vector_op
 from ...ir.graph import NodeView
 from ...ir.ops import registry
 from ...ir.ops.epilogue import own_inputs
@@ -20,16 +19,14 @@ from ...ir.ops.numerics import Numerics
 from .op import BalanceOp, Operand, Tiles, Tm, User
 from .view import View
 
-__all__ = ["MAKERS", "Part", "axes_letters", "chain", "has_bias", "maker_of", "parts_of", "result"]
-
 _ONE_TM = (User("op"),)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One op of a node. ``principal``: the one that the node is judged by and that its kernel follows.
-    ``reads``: where each operand comes from: n >= 0 part n of the node, ~n its input n, None a table that the
-    compiler makes; empty: operand i is input i."""
+    """One op of a node. ``principal``: the node is judged by this op, and its kernel follows the op's model.
+    ``reads``: the source of each operand; n >= 0 is part n of the node, ~n the node's input n, None a table
+    from the compiler. If ``reads`` is empty, operand i is input i."""
 
     name: str
     op: BalanceOp
@@ -37,12 +34,13 @@ class Part:
     reads: tuple[int | None, ...] = ()
 
 
-# by the trait ``parts`` of ops that are more than their kind of work says
+# {value of an op's trait ``parts``: function that makes the parts}, for ops whose kind of work does not
+# determine the parts
 MAKERS: dict[str, Callable[[View, NodeView], list[Part]]] = {}
 
 
 def maker_of(name: str) -> Callable[[View, NodeView], list[Part]] | None:
-    """What makes the parts of an op's nodes; None where nothing is known of it."""
+    """The function that makes the parts of an op's nodes; None for an unknown op."""
     op = registry.get(name)
     return None if op is None else MAKERS[op.parts] if op.parts else _OF_KIND.get(op.kind)
 
@@ -51,36 +49,21 @@ def parts_of(view: View, nid: int, device: Device) -> tuple[Part, ...]:
     """The ops of a node, exactly one of them principal.
 
     Raises UnsupportedOpError for a node that no core runs: an input, a copy, a reshape, a function of a
-    library; PlanError for one without elements.
+    library; PlanError for a node whose tensors have no elements.
     """
     node = view.graph.node(nid)
     make = maker_of(node.op) if node.func is not None and node.func.op is not None else None
+    fields = {"node": node.name, "op": node.op, "device": str(device), "path": view.path(nid)}
     if make is None:
-        raise UnsupportedOpError(
-            f"node {node.name!r} (op {node.op}) runs on no core of {device}: there is nothing to balance",
-            node=node.name,
-            op=node.op,
-            device=str(device),
-            path=view.path(nid),
-        )
+        text = f"node {node.name!r} (op {node.op}) runs on no core of {device}: there is nothing to balance"
+        raise UnsupportedOpError(text, **fields)
     if not all(t.size for t in (*node.input_types, *node.output_types)):
-        raise PlanError(
-            f"node {node.name!r} has a tensor without elements: there is nothing to balance",
-            node=node.name,
-            op=node.op,
-            device=str(device),
-            path=view.path(nid),
-        )
+        text = f"node {node.name!r} has a tensor without elements: there is nothing to balance"
+        raise PlanError(text, **fields)
     try:
         parts = _with_epilogue(view, node, make(view, node))
     except PlanError as error:
-        raise PlanError(
-            f"node {node.name!r}: {error}",
-            node=node.name,
-            op=node.op,
-            device=str(device),
-            path=view.path(nid),
-        ) from None
+        raise PlanError(f"node {node.name!r}: {error}", **fields) from None
     if not any(p.principal for p in parts):
         parts[0] = replace(parts[0], principal=True)
     return tuple(parts)
@@ -89,8 +72,8 @@ def parts_of(view: View, nid: int, device: Device) -> tuple[Part, ...]:
 def result(
     view: View, node: NodeView, kind: str, cycles_op: str, operands: Sequence[Operand], **more
 ) -> BalanceOp:
-    """The op that makes a node's output 0. Dst holds 32-bit elements where the format has them or they are
-    asked for; products are full where no fidelity is named."""
+    """The op that makes a node's output 0. Dst holds 32-bit elements if the format has 32 bits or the user
+    requests them; products have full fidelity unless the node names another fidelity."""
     eid = node.outputs[0]
     fmt, asked = view.format(eid), Numerics.of(node.callee.attrs).over(view.numerics)
     wide = FORMATS[fmt].itemsize == 4 or asked.dst == "fp32"
@@ -114,7 +97,8 @@ def chain(
     users: tuple[User, ...] = _ONE_TM,
     **more,
 ) -> BalanceOp:
-    """An op between two parts of a node: operands come from parts before it, its result goes to the next."""
+    """An op between two parts of a node: its operands come from earlier parts, its result goes to the next
+    part."""
     operands = tuple(Operand(out if kind == "eltwise" else t, t, op.format, "op") for t in inputs)
     return replace(op, kind=kind, cycles_op=cycles_op, out=out, operands=operands, users=users, **more)
 
@@ -137,8 +121,8 @@ def _product(view: View, node: NodeView) -> list[Part]:
 
 
 def _product_of_rows(view: View, node: NodeView) -> list[Part]:
-    """A weight that is a graph input is stored as [K, N]: transposing a constant costs nothing at run
-    time."""
+    """The parts of a product whose weight is transposed. A weight that is a graph input counts as stored [K,
+    N], because transposing a constant costs nothing at run time."""
     out, k = view.tiles(node.outputs[0]), view.tiles(node.inputs[0]).ct
     n = view.tiles(node.inputs[1]).rt
     weight = view.operand(node, 1, Tiles(out.z, k, n), source=Tiles(1, k, n))
@@ -151,8 +135,9 @@ def _product_of_rows(view: View, node: NodeView) -> list[Part]:
 
 
 def _recurrent(view: View, node: NodeView) -> list[Part]:
-    """lstm, gru, rnn as one product of as much work: rows of all steps' gates by the weights of a
-    direction, [gates x hidden, hidden]. A core of the kernel does all steps, so its blocks are its own."""
+    """lstm, gru, rnn as one product with as much work: the rows of all steps by the gate weights of a
+    direction, [gates x hidden, hidden]. A core of the kernel does all steps, so the kernel, not the balancer,
+    chooses its blocks."""
     out, k = view.tiles(node.outputs[0]), view.tiles(node.inputs[1]).rt
     weight = view.operand(node, 1, Tiles(out.z, k, out.ct), source=Tiles(1, k, out.ct), weight=True)
     operands = [view.operand(node, 0, Tiles(out.z, out.rt, k)), weight]
@@ -160,38 +145,33 @@ def _recurrent(view: View, node: NodeView) -> list[Part]:
 
 
 def has_bias(node: NodeView) -> bool:
-    """Whether a product's third input is its bias, not its epilogue's."""
+    """Whether a product's third input is its bias, not an input of its epilogue."""
     return own_inputs(len(node.inputs), node.callee.attrs) == 3
 
 
-# ****************  programs of steps  ****************
+# ****************  steps  ****************
 
 
 def _with_epilogue(view: View, node: NodeView, parts: list[Part]) -> list[Part]:
-    """The steps of a product's epilogue behind it, one after the other, as TT-Buda would run them."""
-    program = node.callee.attrs.get("epilogue")
-    if not program:
+    """``parts``, then a part for each step of the product's epilogue, one after the other, as in TT-Buda."""
+    epilogue = node.callee.attrs.get("epilogue")
+    if not epilogue:
         return parts
     product = replace(parts[-1], op=replace(parts[-1].op, users=_ONE_TM))
-    return _steps(view, node, [*parts[:-1], product], program, len(parts) - 1)
+    return _steps(view, node, [*parts[:-1], product], epilogue, len(parts) - 1)
 
 
 def _fused(view: View, node: NodeView) -> list[Part]:
     return _steps(view, node, [], node.callee.attrs["body"], 0)
 
 
-def _steps(view: View, node: NodeView, parts: list[Part], program: Sequence[Any], first: int) -> list[Part]:
-    """``first``: the part that the program calls -1."""
+def _steps(view: View, node: NodeView, parts: list[Part], steps: Sequence[Any], first: int) -> list[Part]:
+    """``parts`` with one more part for each step; ``first``: index of the part that the steps refer to as
+    -1."""
     out = view.tiles(node.outputs[0])
     main = result(view, node, "eltwise", "nop", [])
-    for name, reads, attrs in program:
-        op = chain(
-            main,
-            vector_op(name),
-            out,
-            [out] * len(reads),
-            approx=attrs.get("approximate") == "tanh",
-        )
+    for name, reads, attrs in steps:
+        op = chain(main, vector_op(name), out, [out] * len(reads), approx=attrs.get("approximate") == "tanh")
         operands = tuple(
             made if k < 0 else view.operand(node, k, out) for k, made in zip(reads, op.operands, strict=True)
         )
@@ -245,7 +225,8 @@ def _divide(view: View, node: NodeView) -> list[Part]:
 
 
 def _moved(view: View, node: NodeView) -> list[Part]:
-    """A plain copy whose reader's addresses do the move; its input is wanted whole, so it waits in DRAM."""
+    """A plain copy: the addresses of its reader do the move. The reader needs the whole input of the move, so
+    this input waits in DRAM."""
     operand = view.operand(node, 0)
     rank = len(node.input_types[0].shape)
     perm = node.callee.attrs.get("perm") or range(rank)[::-1]
@@ -279,7 +260,7 @@ def _take(view: View, node: NodeView) -> list[Part]:
 
 
 def axes_letters(view: View, node: NodeView, axes: Sequence[int]) -> str:
-    """The tile dimensions that axes run along, a letter each, in the order in which they are reduced."""
+    """The tile dimensions of ``axes``, one letter per axis, in the order in which they are reduced."""
     rank = len(node.input_types[0].shape)
     image = bool(view.image[node.inputs[0]])
     names = ["z", "c", "r", "r"] if image else [*"z" * (rank - 2), *"rc"[-min(rank, 2) :]]
@@ -287,7 +268,8 @@ def axes_letters(view: View, node: NodeView, axes: Sequence[int]) -> str:
 
 
 def reductions(view: View, node: NodeView, dims: str) -> list[Part]:
-    """Reduce one tile dimension after the other; the last is written in the form of the node's output."""
+    """A chain of reductions, each along one tile dimension; the result of the last reduction has the form of
+    the node's output."""
     main = result(view, node, "reduce", "reduce", [view.operand(node, 0)])
     parts: list[Part] = []
     shape = view.tiles(node.inputs[0])
@@ -340,6 +322,6 @@ MAKERS.update(
         "lines": _elementwise,
         "moved": _moved,
         "global_pool": _global_pool,
-        "program": _fused,
+        "steps": _fused,
     }
 )

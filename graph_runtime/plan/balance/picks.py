@@ -1,5 +1,6 @@
-"""The balancer's policies that look at one op after the other: each takes, of the models that the graph
-solver has left it, the best by an order of its own. Then ops are packed into epochs in schedule order.
+"""The balancer's policies that look at one op after the other. Each policy ranks the models that the graph
+solver has left to the op in its own way, and takes the best. Then ops are packed into epochs in schedule
+order.
 
 The rules are TT-Buda's. Where a rule speaks of parameters that must be loaded before an epoch ("prologue"),
 models whose weights are streamed from DRAM pass it.
@@ -17,24 +18,23 @@ from .limits import Loads
 from .network import Columns, Network
 from .solver import GraphSolver
 
-__all__ = ["SIMPLE", "nlp_target", "pruned"]
-
 _LONG_K, _SHALLOW = 8, 4
-_SPARSE_CORES = 40  # most of a sparse matmul under CNN
+_SPARSE_CORES = 40  # most cores of a sparse matmul in policy cnn
 _TARGET_LEAST, _TARGET_MOST = 45_000, 125_000
-_BAND = 0.8  # near NLP's target: the larger block goes before the slower
+_BAND = 0.8  # among models of 0.8 x nlp's target or more, the largest block comes first
 
 
 def _best(live: np.ndarray, *keys: np.ndarray) -> int:
-    """The live model with the smallest first key, then second, ...; of equals the first tried."""
+    """The live model with the smallest first key, then the smallest second key, and so on; of equal models
+    the first tried."""
     order = np.lexsort([k[live] for k in reversed(keys)])
     return int(live[order[0]])
 
 
 def pruned(network: Network) -> GraphSolver:
-    """A solver without the models that TT-Buda drops before any policy looks: products that take few tiles
-    of a long K at a time, and convolutions whose sparse part is not one column of cores as high as the dense
-    one. What would leave an op none is kept."""
+    """A solver without the models that TT-Buda drops before it applies a policy: products that take few tiles
+    of a long K at a time, and convolutions whose sparse part is not one column of cores with as many rows as
+    the dense part. An op that would have no model left keeps its models."""
     solver = GraphSolver(network)
     for op, (c, m) in enumerate(zip(network.ops, network.columns, strict=True)):
         if c.op.kind == "matmul" and c.op.k >= _LONG_K:
@@ -55,21 +55,21 @@ def _in_turn(solver: GraphSolver, pick: Callable[[int, Columns, np.ndarray], int
 
 
 def minimize_grid(loads: Loads, seed: int) -> Choice:
-    """Fewest cores; of equals the fastest."""
+    """Fewest cores; among equal models the fastest."""
     solver = pruned(loads.network)
     chosen = _in_turn(solver, lambda op, m, live: _best(live, m.cores, m.cycles))
     return pack(loads.network, chosen, solver.cuts)
 
 
 def maximize_t_minimize_grid(loads: Loads, seed: int) -> Choice:
-    """Most blocks in time, then the smallest perimeter, then fewest rows."""
+    """Most blocks in time; among equal models the smallest perimeter, then fewest rows."""
     solver = pruned(loads.network)
     chosen = _in_turn(solver, lambda op, m, live: _best(live, -m.t, m.grid_r + m.grid_c, m.grid_r, m.cycles))
     return pack(loads.network, chosen, solver.cuts, transpose=False)
 
 
 def single_op_per_epoch(loads: Loads, seed: int) -> Choice:
-    """The largest grid, every op alone; every edge a queue in DRAM."""
+    """The largest grid for every op, each in an epoch of its own; every edge is a queue in DRAM."""
     network = loads.network
     chosen = np.array([_best(np.arange(len(m)), -m.cores, m.cycles) for m in network.columns], np.int64)
     spots = tuple(Spot(0, 0, *m.models[i].grid) for m, i in zip(network.columns, chosen, strict=True))
@@ -77,17 +77,14 @@ def single_op_per_epoch(loads: Loads, seed: int) -> Choice:
 
 
 def random(loads: Loads, seed: int) -> Choice:
-    """Any live model, all equally likely."""
+    """Any live model; all are equally likely."""
     solver, rng = pruned(loads.network), np.random.default_rng(seed)
     return pack(loads.network, _in_turn(solver, lambda op, m, live: int(rng.choice(live))), solver.cuts)
 
 
-# **************** CNN ****************
-
-
 def cnn(loads: Loads, seed: int) -> Choice:
-    """Most rows, weights in L1, then the slowest; sparse matmuls on at most 40 cores, and on the grid of the
-    product that reads them."""
+    """The model with most rows; among equal models weights in L1, then most cycles. Sparse matmuls have at
+    most 40 cores, and the product that reads a sparse matmul has the same grid."""
     network, solver = loads.network, pruned(loads.network)
     chosen: list[int] = []
     for op, m in enumerate(network.columns):
@@ -112,12 +109,9 @@ def _or(all_of_them: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return wanted if len(wanted) else all_of_them
 
 
-# **************** NLP ****************
-
-
 def nlp(loads: Loads, seed: int) -> Choice:
-    """All ops below one target of cycles, as close to it as can be: an op that is much faster than the
-    slowest wastes its cores."""
+    """For each op the slowest model that keeps below one target of cycles: an op that is much faster than the
+    slowest op wastes its cores."""
     solver = pruned(loads.network)
     target = nlp_target(loads.network)
     chosen = _in_turn(solver, lambda op, m, live: _nlp_pick(loads.network, op, m, live, target))
@@ -125,8 +119,9 @@ def nlp(loads: Loads, seed: int) -> Choice:
 
 
 def nlp_target(network: Network) -> float:
-    """Cycles: 1.2 x those of the fastest smallest-grid product that is no faster than 0.85 x the slowest
-    product at its usual grid; 45,000 to 125,000."""
+    """The target in cycles. Each product has a model on its smallest grid. Of these models the fastest counts
+    that takes at least 0.85 x the cycles of the slowest product on its usual grid. The target is 1.2 x the
+    cycles of that model, limited to the range from 45,000 to 125,000."""
     fastest, smallest = [], []
     for c, m in zip(network.ops, network.columns, strict=True):
         if c.op.kind != "matmul":

@@ -1,7 +1,8 @@
-"""The policy Ribbon: all ops of an epoch on the same number of rows, so that rectangles leave no gaps.
+"""The policy Ribbon: all ops of an epoch take the same number of rows of cores, so that their rectangles
+leave no gaps.
 
-Epoch by epoch: each number of rows is tried, ops are taken in schedule order until one finds no room, and the
-trial with the best score is kept. Then its slowest ops get faster models, as long as all still fit.
+For each epoch, each number of rows is tried: ops are taken in schedule order until one finds no free cores.
+The trial with the best score is kept. Its slowest ops then get faster models, as long as all ops still fit.
 """
 
 from __future__ import annotations
@@ -18,17 +19,16 @@ from .op import BalanceOp
 from .picks import pruned
 from .solver import GraphSolver
 
-__all__ = ["ribbon"]
-
 _TARGET = 95_000
 _ROUNDS, _PATIENCE, _SLOW = 10, 3, 0.9
 _LEAST_DEPTH, _LEAST_BLOCK = 4, 8
-_PENALTY = {"matmul": 1, "sparse_matmul": 128}  # of core cycles in the score; all others 8
+_PENALTY = {"matmul": 1, "sparse_matmul": 128}  # divisors of core cycles in the score; 8 for other kinds
 
 
 @dataclass(slots=True)
 class _Trial:
-    """Ops ``first`` .. with a model and a spot each, and the solver after them."""
+    """An epoch on trial: the ops from ``first`` on, with a model and cores each, and the solver after these
+    choices."""
 
     first: int
     solver: GraphSolver
@@ -67,14 +67,15 @@ def ribbon(loads: Loads, seed: int) -> Choice:
 
 
 def _revive(solver: GraphSolver, end: int) -> None:
-    """Ops of later epochs are bound by nothing before them."""
+    """Make all models of later epochs possible again, because the ops of earlier epochs do not restrict
+    them."""
     solver.live[end:] = [np.ones(len(c), bool) for c in solver.network.columns[end:]]
     solver.resolve_from(end)
 
 
 def _try(loads: Loads, solver: GraphSolver, first: int, rows: int, caps: dict[int, int]) -> _Trial:
-    """Ops from ``first`` on, as many as find room, on so many rows; ``caps``: an op's limiter must be
-    below."""
+    """The trial of ops from ``first`` on, on ``rows`` rows, until an op finds no free cores; ``caps``: {op:
+    cycles that the op's limiter must stay below}."""
     network = loads.network
     trial, free = _Trial(first, solver.copy(), [], [], []), FreeCores(network.chip.grid)
     for op in range(first, len(network.ops)):
@@ -82,7 +83,7 @@ def _try(loads: Loads, solver: GraphSolver, first: int, rows: int, caps: dict[in
             break
     if trial.models and _half_pair(network, trial.end):
         last = trial.end - 1
-        if last > first:  # a sparse matmul goes with its reader
+        if last > first:  # a sparse matmul moves to the next epoch together with its reader
             return _try_until(loads, solver, first, rows, caps, last)
     trial.score = _score(loads, trial)
     return trial
@@ -103,7 +104,7 @@ def _half_pair(network: Network, end: int) -> bool:
 
 
 def _add(loads: Loads, trial: _Trial, free: FreeCores, op: int, rows: int, caps: dict[int, int]) -> bool:
-    """Whether the op found a model and cores; nothing has changed where it did not."""
+    """Add an op to the trial, if it finds a model and cores; return whether it did."""
     network = loads.network
     m, what = network.columns[op], network.ops[op].op
     load = loads.of(op, lambda e: network.edges[e].producer >= trial.first)
@@ -125,7 +126,7 @@ def _add(loads: Loads, trial: _Trial, free: FreeCores, op: int, rows: int, caps:
 
 
 def _keys(m, what: BalanceOp, limiter: np.ndarray, rows: int) -> tuple[np.ndarray, ...]:
-    """What decides between two models, most important first; smaller is better."""
+    """The keys that rank models, most important first; smaller is better."""
     ratio = limiter / _TARGET
     over = ratio > 1
     near = np.searchsorted([2, 5, 10, 20], np.maximum(ratio, 1 / np.maximum(ratio, 1e-9)), side="right")
@@ -148,7 +149,7 @@ def _keys(m, what: BalanceOp, limiter: np.ndarray, rows: int) -> tuple[np.ndarra
 
 
 def _score(loads: Loads, trial: _Trial) -> float:
-    """Useful core cycles of the trial over the cycles that it takes."""
+    """Useful core cycles of the trial, divided by the cycles that it takes."""
     network, useful = loads.network, 0.0
     for op, model in zip(range(trial.first, trial.end), trial.models, strict=True):
         m = network.columns[op].models[model]
@@ -157,7 +158,7 @@ def _score(loads: Loads, trial: _Trial) -> float:
 
 
 def _faster(loads: Loads, solver: GraphSolver, best: _Trial) -> _Trial:
-    """The slowest ops on more cores, if as many ops as before still fit and the score grows."""
+    """The trial after its slowest ops have got more cores, if no op drops out and the score grows."""
     caps: dict[int, int] = {}
     failed, current = 0, best
     for _ in range(_ROUNDS):

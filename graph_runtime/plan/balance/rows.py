@@ -1,4 +1,4 @@
-"""What was chosen, as rows for machines and tables for people."""
+"""A choice of op models as rows for machines and tables for people."""
 
 from __future__ import annotations
 
@@ -8,33 +8,17 @@ import numpy as np
 
 from .epochs import Balanced
 
-__all__ = ["balanced_json", "balanced_rows", "balanced_text", "epoch_rows", "node_rows", "rows_text"]
-
-_OPS = (
-    "node",
-    "part",
-    "grid",
-    "at",
-    "cores",
-    "t",
-    "dir",
-    "mblock",
-    "ublock",
-    "u_kt",
-    "L1 bytes",
-    "cycles",
-    "limiter",
-    "epoch",
-    "utilisation",
-)
-_EPOCHS = ("epoch", "ops", "cores", "cycles", "utilisation")
+_OPS = "node,part,grid,at,cores,t,dir,mblock,ublock,u_kt,L1 bytes,cycles,limiter,epoch,utilisation".split(",")
+_EPOCHS = ["epoch", "ops", "cores", "cycles", "utilisation"]
 
 
 def balanced_json(balanced: Balanced) -> dict[str, Any]:
-    """{"device", "policy", "cycles", "ms", "ops", "epochs", "cuts", "queued"}: cycles for one input; edges by
-    name, ``cuts`` within an epoch for want of a legal pair, ``queued`` against deadlock."""
-    network = balanced.network
-    clock = network.device.descriptor.clock_mhz
+    """A dict with the keys "device", "policy", "cycles", "ms", "ops", "epochs", "cuts" and "queued". Cycles
+    are counted for one input. ``cuts`` and ``queued`` are names of edges within an epoch that go through
+    DRAM: ``cuts`` because they have no legal pair of models, ``queued`` to prevent a deadlock."""
+    network, epoch, cuts = balanced.network, balanced.choice.epoch, sorted(balanced.choice.cuts)
+    edges, clock = network.edges, network.device.descriptor.clock_mhz
+    inside = [e for e in cuts if epoch[edges[e].producer] == epoch[edges[e].consumer]]
     return {
         "device": str(network.device),
         "policy": balanced.policy,
@@ -42,20 +26,16 @@ def balanced_json(balanced: Balanced) -> dict[str, Any]:
         "ms": balanced.total / clock / 1e3,
         "ops": balanced_rows(balanced),
         "epochs": epoch_rows(balanced),
-        "cuts": [network.edge_name(e) for e in _cuts(balanced)],
+        "cuts": [network.edge_name(e) for e in inside],
         "queued": [network.edge_name(e) for e in sorted(balanced.queued)],
     }
 
 
-def _cuts(balanced: Balanced) -> list[int]:
-    epoch, edges = balanced.choice.epoch, balanced.network.edges
-    return [e for e in sorted(balanced.choice.cuts) if epoch[edges[e].producer] == epoch[edges[e].consumer]]
-
-
 def balanced_rows(balanced: Balanced) -> list[dict[str, Any]]:
-    """One row an op, in schedule order. ``at``: first row and column of its cores; ``turned``: its grid lies
-    on its side; ``l1_bytes`` without, ``extra_bytes`` what was added against deadlock; ``cycles`` of its
-    kernel; ``limiter`` with data movement; ``utilisation``: kernel over epoch."""
+    """One row per op, in schedule order. ``at``: first row and column of the op's cores; ``turned``: the grid
+    is rotated; ``l1_bytes``: bytes of L1 without ``extra_bytes``, which are added to prevent a deadlock;
+    ``cycles``: cycles of the kernel; ``limiter``: cycles with data movement; ``utilisation``: kernel cycles
+    divided by the epoch's cycles."""
     rows, choice = [], balanced.choice
     for op, candidates in enumerate(balanced.network.ops):
         m, spot, epoch = balanced.model(op), choice.spots[op], int(choice.epoch[op])
@@ -92,45 +72,30 @@ def node_rows(balanced: Balanced, nid: int) -> list[dict[str, Any]]:
 
 
 def epoch_rows(balanced: Balanced) -> list[dict[str, Any]]:
-    """One row an epoch; ``utilisation``: core cycles in kernels over those of the whole grid."""
+    """One row per epoch; ``utilisation``: the share of the whole grid's core cycles that kernels use."""
     cores = np.zeros(len(balanced.epoch_cycles), np.int64)
     np.add.at(cores, balanced.choice.epoch, [balanced.model(op).cores for op in range(len(balanced.limiter))])
     ops = np.bincount(balanced.choice.epoch, minlength=len(cores))
-    return [
-        {
-            "epoch": e,
-            "ops": int(ops[e]),
-            "cores": int(cores[e]),
-            "cycles": int(cycles),
-            "utilisation": float(used),
-        }
-        for e, (cycles, used) in enumerate(zip(balanced.epoch_cycles, balanced.utilisation, strict=True))
-    ]
-
-
-# **************** text ****************
+    columns = ops, cores, balanced.epoch_cycles
+    counts = zip(range(len(cores)), *(column.tolist() for column in columns), strict=True)
+    shares = balanced.utilisation.tolist()
+    return [dict(zip(_EPOCHS, (*row, used), strict=True)) for row, used in zip(counts, shares, strict=True)]
 
 
 def balanced_text(balanced: Balanced) -> str:
-    """Both tables, the edges that go through DRAM within an epoch, and the sum."""
+    """The tables of ops and of epochs, the edges that go through DRAM within an epoch, and the total."""
     told = balanced_json(balanced)
+    epochs = [[*map(str, [*row.values()][:-1]), _share(row["utilisation"])] for row in told["epochs"]]
     lines = [
         f"{told['device']}, policy {told['policy']}: {told['cycles']} cycles ({told['ms']:.3f} ms) for "
         f"one input in {len(told['epochs'])} epochs"
     ]
     lines += _table(_OPS, [_op_cells(row) for row in told["ops"]], left=2)
+    lines += ["", *_table(_EPOCHS, epochs)]
+    lines += [f"through DRAM, because no pair of models is legal: {name}" for name in told["cuts"]]
     lines += [
-        "",
-        *_table(
-            _EPOCHS,
-            [
-                [str(r["epoch"]), str(r["ops"]), str(r["cores"]), str(r["cycles"]), _share(r["utilisation"])]
-                for r in told["epochs"]
-            ],
-        ),
+        f"through DRAM, because fork and join would block each other: {name}" for name in told["queued"]
     ]
-    lines += [f"through DRAM, no pair of models goes together: {name}" for name in told["cuts"]]
-    lines += [f"through DRAM, a fork and its join would block each other: {name}" for name in told["queued"]]
     return "\n".join(lines) + "\n"
 
 
@@ -148,28 +113,15 @@ def _op_cells(row: dict[str, Any]) -> list[str]:
         return "x".join(map(str, row[name]))
 
     grown = f"+{row['extra_bytes']}" if row["extra_bytes"] else ""
-    return [
-        row["node"],
-        row["part"],
-        pair("grid"),
-        f"{row['at'][0]},{row['at'][1]}",
-        str(row["cores"]),
-        str(row["t"]),
-        row["dir"],
-        pair("mblock"),
-        pair("ublock"),
-        str(row["u_kt"]),
-        f"{row['l1_bytes']}{grown}",
-        str(row["cycles"]),
-        str(row["limiter"]),
-        str(row["epoch"]),
-        _share(row["utilisation"]),
-    ]
+    where = row["node"], row["part"], pair("grid"), f"{row['at'][0]},{row['at'][1]}", row["cores"]
+    blocks = row["t"], row["dir"], pair("mblock"), pair("ublock"), row["u_kt"], f"{row['l1_bytes']}{grown}"
+    cells = *where, *blocks, row["cycles"], row["limiter"], row["epoch"], _share(row["utilisation"])
+    return [*map(str, cells)]
 
 
-def _table(head: tuple[str, ...], rows: list[list[str]], left: int = 0) -> list[str]:
-    """Aligned lines; the first ``left`` columns to the left."""
-    cells = [list(head), *rows]
+def _table(head: list[str], rows: list[list[str]], left: int = 0) -> list[str]:
+    """Aligned lines; the first ``left`` columns are aligned to the left."""
+    cells = [head, *rows]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     return [
         "  ".join(

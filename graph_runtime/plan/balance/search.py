@@ -1,8 +1,9 @@
 """Epochs by dynamic programming over the schedule: the part of policy `optimal` for graphs of any size.
 
-For a target of cycles, ops are taken from a first one on, each with the fewest cores that meet the target and
-go with its producers, until one finds no room: so every prefix of that run is an epoch that could be. The
-best chain of such epochs from the first op to the last is found exactly; targets become finer by rounds.
+For a target of cycles, ops are taken one after another from a first op on. Each op gets the model with the
+fewest cores that meets the target and is legal with the models of the op's producers; the run ends at an op
+that finds no free cores. Every prefix of a run is a possible epoch. The best chain of such epochs from the
+first op to the last is found exactly. Each round tries targets between those of the rounds before.
 """
 
 from __future__ import annotations
@@ -16,18 +17,16 @@ from .epochs import Choice
 from .grid import FreeCores, Spot
 from .limits import Load, Loads
 
-__all__ = ["Chain", "best_chain"]
-
-_FORKS = (2, 6, 11, 16, 22)  # how much DRAM's speed is divided, supposed while models are picked
-_LEVELS = 7  # targets of the first round; each round halves their distance
-_MOST_RUNS = 12_000
-_MOST_OPS = 60  # of one epoch: half of the cores of the largest grid
+_FORKS = (2, 6, 11, 16, 22)  # divisors of DRAM's speed that are assumed while models are picked
+_LEVELS = 7  # targets of the first round; each further round halves the distance between targets
+_ROUNDS, _MOST_RUNS = 2, 12_000
+_MOST_OPS = 60  # most ops of an epoch: half of the cores of the largest grid
 
 
 @dataclass(slots=True)
 class _Run:
-    """Ops ``first`` .. as an epoch: model and spot of each, and ``cycles`` of the epoch that ends after
-    each."""
+    """The ops from ``first`` on as an epoch: the model and the cores of each op, and for each op ``cycles``,
+    the epoch's cycles if the epoch ends after this op."""
 
     first: int
     models: list[int]
@@ -36,7 +35,8 @@ class _Run:
 
 
 class Chain:
-    """The best way from op 0 to each op: ``cost`` float64 [ops + 1], ``before`` the run of its last epoch."""
+    """The best way from op 0 to each op: ``cost`` float64 [ops + 1] and ``before``, the run that gives the
+    last epoch of this way."""
 
     def __init__(self, count: int):
         self.cost = np.full(count + 1, np.inf)
@@ -44,12 +44,13 @@ class Chain:
         self.runs: list[list[_Run]] = [[] for _ in range(count)]
 
     def add(self, run: _Run) -> None:
-        """Keep a run if it makes some epoch that starts there faster than those kept."""
+        """Keep a run if one of the epochs that it offers is faster than the same epoch of all runs kept so
+        far."""
         if run.models:
             self.runs[run.first].append(run)
 
     def solve(self) -> list[tuple[_Run, int]]:
-        """The epochs (run, ops of it) of the cheapest chain."""
+        """The cheapest chain: for each epoch a pair (run, number of the run's ops that are in the epoch)."""
         count = len(self.runs)
         self.cost[1:] = np.inf
         before: list[tuple[_Run, int] | None] = [None] * (count + 1)
@@ -61,29 +62,30 @@ class Chain:
                     before[first + 1 + k] = (run, k + 1)
                 self.cost[ends] = np.minimum(self.cost[ends], offered)
         found, at = [], count
-        while (step := before[at]) is not None:  # before[0] is None
+        while (step := before[at]) is not None:  # the loop ends at before[0], which is None
             found.append(step)
             at = step[0].first
         return found[::-1]
 
 
-def best_chain(loads: Loads, pairs: list[np.ndarray], rounds: int = 2) -> Choice:
-    """The best chain of epochs found in so many rounds. ``pairs``: legal pairs of each edge."""
+def best_chain(loads: Loads, pairs: list[np.ndarray]) -> Choice:
+    """The best chain of epochs found in _ROUNDS rounds. ``pairs``: legal pairs of each edge."""
     search = _Search(loads, pairs)
     count = len(loads.network.ops)
     chain = Chain(count)
     low, high = search.span()
     aims = [
-        (level, fork) for round_ in range(rounds) for level in _targets(low, high, round_) for fork in _FORKS
+        (level, fork) for round_ in range(_ROUNDS) for level in _targets(low, high, round_) for fork in _FORKS
     ]
-    # of very many ops each is looked at fewer times: every n-th aim, n no multiple of the forks
+    # if there are very many ops, only every n-th pair of target and divisor is tried; n is no multiple of the
+    # number of forks
     step = -(-len(aims) * count // _MOST_RUNS)
     step += step % len(_FORKS) == 0
     for level, fork in aims[:: min(step, len(aims) // _LEVELS)]:
         search.aim(level, fork)
         for first in range(count):
             chain.add(search.run(first))
-    if not all(chain.runs):  # an op that DRAM holds back more than the slowest kernel meets no target
+    if not all(chain.runs):  # no target is met by an op that DRAM slows more than any kernel
         search.aim(np.inf, _FORKS[0])
         for first in range(count):
             chain.add(search.run(first))
@@ -91,7 +93,8 @@ def best_chain(loads: Loads, pairs: list[np.ndarray], rounds: int = 2) -> Choice
 
 
 def _targets(low: float, high: float, round_: int) -> list[float]:
-    """Geometric steps in the first round, then the middles between those there were."""
+    """Geometric steps in the first round; in later rounds the middles between the targets of earlier
+    rounds."""
     steps = _LEVELS << round_
     at = range(1, steps, 2) if round_ else range(steps + 1)
     return [low * (high / low) ** (i / steps) for i in at]
@@ -109,14 +112,15 @@ class _Search:
         self.loads, self.pairs, self.network = loads, pairs, loads.network
         self._known: dict[tuple[Any, ...], Load] = {}
         edges, leaves, never = self.network.edges, self.network.leaves, len(self.network.ops) + 1
-        self.last_reader = np.array(  # the epoch must reach it for the result to stay
+        self.last_reader = np.array(  # an op's result stays on the cores if the epoch reaches this reader
             [
                 never if leaves[op] else max((edges[e].consumer for e in out), default=never)
                 for op, out in enumerate(self.network.out_of)
             ],
             np.int64,
         )
-        # a fork that streams blocks one of its branches until the other holds enough: better it does not
+        # after a fork that streams, one branch is blocked until the other branch holds enough data; so models
+        # that do not stream are preferred for a fork
         self._whole = [
             (m.pieces == 1) | (len(out) < 2)
             for m, out in zip(self.network.columns, self.network.out_of, strict=True)
@@ -124,8 +128,8 @@ class _Search:
         self._order = [np.lexsort((m.cycles, m.cores)) for m in self.network.columns]
 
     def span(self) -> tuple[float, float]:
-        """Targets worth trying: from the fastest that the slowest op can be to the slowest that an op would
-        be on few cores."""
+        """The least and the largest target worth trying: the fastest model of the slowest op, and the slowest
+        that an op would be on few cores."""
         kernel = [m.cycles for m in self.network.columns]
         low = max(max(int(c.min()) for c in kernel) / 16, 1.0)
         return low, max(float(max(int(c[c.argmin()]) * 8 for c in kernel)), low * 2)
@@ -136,7 +140,8 @@ class _Search:
         self._supported: dict[int, np.ndarray] = {}
 
     def load(self, op: int, first: int) -> tuple[tuple[Any, ...], Load]:
-        """The load of an op whose epoch begins with op ``first``, all its readers in the epoch."""
+        """Pair (key, load) of an op in an epoch that begins with op ``first`` and has all readers of the
+        op."""
         edges = self.network.edges
         here = tuple(edges[e].producer >= first for e in self.network.into[op])
         key = (op, here)
@@ -146,14 +151,15 @@ class _Search:
         return key, self._known[key]
 
     def meets(self, op: int, first: int) -> np.ndarray:
-        """bool [models]: those that keep to the target."""
+        """bool [models]: whether the model meets the target."""
         key, load = self.load(op, first)
         if key not in self._meets:
             self._meets[key] = load.limiter(self.fork, self.loads.rates) <= self.target
         return self._meets[key]
 
     def supported(self, edge: int) -> np.ndarray:
-        """bool [models of the producer]: some model of the consumer goes with it and keeps to the target."""
+        """bool [models of the producer]: whether the model is legal with some model of the consumer that
+        meets the target."""
         if edge not in self._supported:
             good = self.meets(self.network.edges[edge].consumer, 0)
             found = np.asarray(self.pairs[edge][:, good].any(axis=1))
@@ -176,8 +182,8 @@ class _Search:
         return _Run(first, models, spots, self._cycles(first, models))
 
     def _pick(self, op: int, first: int, models: list[int]) -> int | None:
-        """The model of fewest cores that keeps to the target and goes with the producers' models, if there is
-        one also with some of its readers'."""
+        """The model with the fewest cores that meets the target and is legal with the producers' models,
+        preferably also with a model of each reader; None if there is no such model."""
         good = self.meets(op, first)
         for e in self.network.into[op]:
             producer = self.network.edges[e].producer
@@ -195,7 +201,7 @@ class _Search:
         return None
 
     def _cycles(self, first: int, models: list[int]) -> np.ndarray:
-        """int64 [ops of the run]: cycles of the epoch that ends after each."""
+        """int64 [ops of the run]: cycles of the epoch that ends after each op."""
         ops = range(first, first + len(models))
         loads = [self.load(op, first)[1] for op in ops]
         picked = list(zip(loads, models, strict=True))

@@ -1,7 +1,8 @@
-"""The left operand of a sparse matmul: which 32x32 tiles of a 0/1 matrix that picks pixels are not empty.
+"""The left operand of a sparse matmul: the non-empty 32x32 tiles of a 0/1 matrix that picks pixels.
 
 A window of a convolution or a pool picks, for each of its taps, one input pixel for each output pixel. Buda
-writes that as a product with a matrix of ones and zeros; its cost is set by the tiles that hold a one.
+writes this as a product with a matrix of ones and zeros. The cost of the product depends on the number of
+tiles that hold a one.
 """
 
 from __future__ import annotations
@@ -15,18 +16,16 @@ from ...base.errors import PlanError
 from ...costs import NonZero
 from .grid import Grid, Stream
 
-__all__ = ["MOST_BITS", "Encoding", "Window", "encoding"]
-
-_MOST_PICKS = 1 << 24  # some hundred bytes each while they are sorted out
-MOST_BITS = 16  # of one index: tile pointer, row and depth within the ublock
+_MOST_PICKS = 1 << 24  # finding the tiles takes some hundred bytes of memory for each pick
+MOST_BITS = 16  # bits of one index: tile pointer, row and depth within the ublock
 _TILE = 32
 _STRIP_BYTES, _UBLOCK_BYTES, _INDEX_BYTES = 4, 4, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One row of taps, or all of them: ``image`` and ``out`` (rows, columns) in pixels, ``taps`` the (row,
-    column) of each in the window, dilation included; ``strides``; ``begin`` the padding at top and left."""
+    """One row of taps, or all taps: ``image`` and ``out`` (rows, columns) in pixels; ``taps``: (row, column)
+    of each tap in the window, with dilation; ``strides``; ``begin``: the padding at top and left."""
 
     image: tuple[int, int]
     out: tuple[int, int]
@@ -38,7 +37,7 @@ class Window:
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoding:
     """Nonzero tiles: ``rows`` and ``cols`` int64 [n], sorted, in tiles; rows of tap i begin at i * ``each``.
-    ``distinct``: different tiles among them, which is what is stored."""
+    ``distinct``: number of different tiles; each of these is stored once."""
 
     rows: np.ndarray
     cols: np.ndarray
@@ -47,27 +46,28 @@ class Encoding:
     each: int
 
     def share(self, shares: int, z_major: bool) -> np.ndarray:
-        """int64 [n]: which of so many shares of the rows a tile is in. Depth-major: a share of each tap."""
+        """int64 [n]: for each tile the number of its share, if the rows are divided into ``shares`` shares.
+        In depth-major order the rows of each tap are divided."""
         if z_major:
             return self.rows % self.each * shares // self.each
         return self.rows * shares // (self.each * self.taps)
 
     def worst_core(self, grid: Grid, stream: Stream, u_rt: int, u_kt: int) -> NonZero:
-        """Counts on the core row that has most of each."""
+        """Counts of tiles, of ublocks and of strips, each taken from the core row with the largest count."""
         return _worst_core(self, grid.r, stream.r, stream.z_major, u_rt, u_kt)
 
     def index_bytes(self, grid: Grid, stream: Stream, u_rt: int) -> int:
-        """Bytes of one core's list of strips, ublocks and tiles, with strips of one tile: the most there can
-        be."""
+        """Bytes of one core's list of strips, ublocks and tiles, if each strip is one tile. No other choice
+        of strips makes a longer list."""
         found = self.worst_core(grid, stream, u_rt, 1)
         return _STRIP_BYTES * found.strips + _UBLOCK_BYTES * found.ublocks + _INDEX_BYTES * found.tiles
 
     def bits(self, u_rt: int, u_kt: int) -> int:
-        """Bits of one index."""
+        """Bits needed for one index."""
         return sum((n - 1).bit_length() for n in (max(self.distinct, 1), u_rt, u_kt))
 
     def most_deep(self, u_rt: int) -> int:
-        """The largest u_kt that the bits of an index leave room for; 1 where there is none."""
+        """The largest u_kt for which MOST_BITS suffice for an index; 1 if there is no such u_kt."""
         return 1 << max(MOST_BITS - self.bits(u_rt, 1), 0)
 
 
@@ -88,7 +88,7 @@ def _most(core: np.ndarray) -> int:
 
 
 def _most_of(core: np.ndarray, key: np.ndarray, span: int) -> int:
-    """The most different keys (below ``span``) that one core has."""
+    """The largest number of different keys (below ``span``) that one core has."""
     found = np.sort(core * span + key)
     return _most(found[np.diff(found, prepend=-1) > 0] // span)
 
@@ -96,13 +96,13 @@ def _most_of(core: np.ndarray, key: np.ndarray, span: int) -> int:
 @cache
 def encoding(window: Window) -> Encoding:
     """The Encoding of a window over one image, rows of each tap padded to whole tiles. Raises PlanError for
-    one that would take gigabytes to write down."""
+    an encoding that would take gigabytes."""
     (h, w), (oh, ow) = window.image, window.out
     if oh * ow * len(window.taps) > _MOST_PICKS:
         picks = oh * ow * len(window.taps)
         raise PlanError(
-            f"{len(window.taps)} taps over {oh}x{ow} pixels pick {picks:,} pixels: a sparse "
-            f"matmul of at most {_MOST_PICKS:,} is balanced; cut the image, or place it on cpu",
+            f"{len(window.taps)} taps over {oh}x{ow} pixels pick {picks:,} pixels; the balancer takes "
+            f"sparse matmuls of at most {_MOST_PICKS:,}: cut the image, or place the node on cpu",
             got=picks,
             wanted=_MOST_PICKS,
         )
@@ -118,7 +118,7 @@ def encoding(window: Window) -> Encoding:
     row, col = np.concatenate(parts, axis=1)
     tile = np.stack([row // _TILE, col // _TILE])
     key = tile[0] * -(-h * w // _TILE) + tile[1]
-    new = np.diff(key, prepend=-1) > 0  # pixels and what they read ascend together: keys are sorted
+    new = np.diff(key, prepend=-1) > 0  # keys ascend for both kinds of pixels
     first = np.flatnonzero(new)
     pattern = np.full((len(first), _TILE), -1, np.int8)
     pattern[np.cumsum(new) - 1, row % _TILE] = col % _TILE
@@ -126,7 +126,8 @@ def encoding(window: Window) -> Encoding:
 
 
 def _distinct(pattern: np.ndarray) -> int:
-    """How many rows of int8 [n, 32] differ: sorted as four numbers each, not as bytes."""
+    """Number of different rows of an int8 array [n, 32]. For speed each row is sorted as four numbers, not as
+    bytes."""
     words = pattern.view(np.int64)
     words = words[np.lexsort(words.T)]
     return int((words[1:] != words[:-1]).any(axis=1).sum()) + bool(len(words))

@@ -1,4 +1,4 @@
-"""The values of the balancer: how a model cuts an op onto the cores, and what came of every model that was
+"""The values of the balancer: the cuts of an op onto the cores, and the result for every model that was
 tried."""
 
 from __future__ import annotations
@@ -9,19 +9,6 @@ from typing import TypedDict
 
 from .grid import Grid, Stream
 from .op import BalanceOp
-
-__all__ = [
-    "BALANCER_POLICIES",
-    "LEGAL",
-    "REASONS",
-    "BlockShape",
-    "Candidate",
-    "Candidates",
-    "Counts",
-    "L1Buffer",
-    "OpModel",
-    "Overrides",
-]
 
 LEGAL = "legal"
 BALANCER_POLICIES = (
@@ -34,7 +21,7 @@ BALANCER_POLICIES = (
     "random",
     "optimal",
 )
-# Names of verdicts, in the order in which the rules are met, and what each means.
+# {name of a verdict: its meaning}, in the order in which the rules are applied
 REASONS = {
     "IllegalStackForGrid": "the stack factor of an operand and the grid do not divide each other",
     "OperandAccessPreventsStreaming": "an operand is not read in the order in which blocks are streamed",
@@ -51,8 +38,8 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class BlockShape:
-    """What one core holds or makes of a tensor: ``t`` macro blocks one after the other, each ``mblock``
-    (m, n) ublocks of ``ublock`` (rt, ct) tiles."""
+    """One core's part of a tensor: ``t`` macro blocks in time, one after the other; each macro block has
+    ``mblock`` (m, n) ublocks of ``ublock`` (rt, ct) tiles."""
 
     t: int
     mblock: tuple[int, int]
@@ -66,8 +53,8 @@ class BlockShape:
 
 @dataclass(frozen=True, slots=True)
 class L1Buffer:
-    """An L1 buffer of one core: ``factor`` macro blocks of ``block``. ``minimized``: one row of ublocks of a
-    larger block is held at a time."""
+    """An L1 buffer of one core: ``factor`` macro blocks of ``block``. ``minimized``: whether only one row of
+    ublocks of a larger block is held at a time."""
 
     operand: int
     block: BlockShape
@@ -94,9 +81,9 @@ class L1Buffer:
 class OpModel:
     """One way to cut an op onto the cores, legal or not: see ``Candidate.verdict``.
 
-    ``block``: the output's block of one core. ``inputs``, ``outputs``, ``parameters``, ``intermediates``: L1
-    buffers of the worst core; ``dram``: parameters that are streamed from DRAM, and take no L1. ``m_k`` x
-    ``u_kt`` tiles of the inner dimension. ``cycles``: of one core for one input.
+    ``block``: the output block of one core. ``inputs``, ``outputs``, ``parameters``, ``intermediates``: L1
+    buffers of the core that needs most; ``dram``: parameters that are streamed from DRAM and take no L1. The
+    inner dimension has ``m_k`` x ``u_kt`` tiles. ``cycles``: cycles of one core for one input.
     """
 
     grid: Grid
@@ -137,9 +124,9 @@ class OpModel:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A model that was tried. ``verdict``: LEGAL or a name of REASONS; ``short``: bytes that it lacked, 0
-    where memory was not the reason; ``variant``: the same blocks as a legal model before it, smaller u_kt;
-    ``retries``: how often Dst was halved to make it fit."""
+    """A tried model. ``verdict``: LEGAL or a name of REASONS; ``short``: missing bytes, 0 if memory was not
+    the reason; ``variant``: whether the model has the blocks of an earlier legal model, with a smaller u_kt;
+    ``retries``: number of times that Dst was halved to make it fit."""
 
     model: OpModel
     verdict: str
@@ -150,7 +137,8 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What the user fixed; None leaves it to the enumeration. ``stream`` is (pieces of rows, of columns)."""
+    """The user's fixed choices; None leaves the choice to the enumeration. ``stream``: (pieces of rows, of
+    columns)."""
 
     grid: tuple[int, int] | None = None
     dirs: tuple[str, ...] | None = None
@@ -159,7 +147,7 @@ class Overrides:
 
 
 class Counts(TypedDict):
-    """How many models: see Candidates.counts."""
+    """Numbers of models: see Candidates.counts."""
 
     tried: int
     legal: int
@@ -172,9 +160,10 @@ class Counts(TypedDict):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """Every model that was tried for one op, in the order tried. ``part``: which op of the node this is
-    ("matmul", "row 0: sparse", ...); ``principal``: the one that the node is judged by; ``budget``: bytes of
-    L1; ``models``: the legal ones; ``path``: where the document has the node; ``reads``: as of parts.Part."""
+    """Every model tried for one op, in the order tried. ``part``: name of the op within the node ("matmul",
+    "row 0: sparse", ...); ``principal``: whether the node is judged by this op; ``budget``: bytes of L1;
+    ``models``: the legal models; ``path``: path of the node in the document; ``reads``: sources of the op's
+    operands, as in parts.Part."""
 
     nid: int
     node: str
@@ -189,8 +178,8 @@ class Candidates:
 
     @property
     def counts(self) -> Counts:
-        """``tried``: models built, u_kt variants too; ``legal``: those that are legal; ``base_tried`` and
-        ``base_legal``: the same without the variants; ``reasons``: how many fell to each rule."""
+        """Numbers of models: ``tried`` and ``legal`` count u_kt variants, ``base_tried`` and ``base_legal``
+        do not; ``reasons``: {rule: number of models that broke it}."""
         base = [c for c in self.tried if not c.variant]
         reasons = Counter(c.verdict for c in self.tried if c.verdict != LEGAL)
         return {
@@ -205,5 +194,6 @@ class Candidates:
 
     @property
     def closest_miss(self) -> Candidate | None:
-        """The candidate that lacks fewest bytes, the first of equals; None where memory was no reason."""
+        """The candidate that lacks the fewest bytes (of equal candidates the first); None if no candidate
+        lacked memory."""
         return min((c for c in self.tried if c.short), key=lambda c: c.short, default=None)

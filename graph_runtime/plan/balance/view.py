@@ -1,8 +1,7 @@
-"""What a graph says about each tensor, as a balancer asks it: its shape in tiles, where it comes from and
-what reads it.
+"""The tensors of a graph as the balancer sees them: shape in tiles, source and readers.
 
-Around convolutions and pools a tensor [N,C,H,W] is seen as Buda's front end leaves it: pixels are rows,
-channels are columns. All others have their last two dimensions in tiles.
+Around convolutions and pools a tensor [N,C,H,W] has the form that Buda's front end gives it: pixels are rows,
+channels are columns. In all other tensors the last two dimensions are rows and columns.
 """
 
 from __future__ import annotations
@@ -18,12 +17,11 @@ from ...base.errors import PlanError
 from ...ir.graph import COPY, NOP, Graph, NodeView
 from ...ir.ops import registry
 from ...ir.ops.numerics import Numerics
+from ..types import Plan
 from .op import Operand, Tiles, Tm, User
 
-__all__ = ["View", "broadcasts", "tiles", "view_of"]
-
 _TILE = 32
-_IMAGES = ("conv2d", "pool", "global_pool")  # taken apart as these, ops read and make images
+_IMAGES = ("conv2d", "pool", "global_pool")  # ops that read and make images
 
 
 def _up(n: int) -> int:
@@ -40,7 +38,7 @@ def tiles(shape: Sequence[int], image: bool = False) -> Tiles:
 
 
 def broadcasts(source: Tiles, shape: Tiles) -> tuple[Tm, ...]:
-    """The TMs that stretch a tensor to a shape."""
+    """The TMs that broadcast a tensor to a shape."""
     return tuple(
         Tm("broadcast", big, dim=dim)
         for dim, small, big in zip("zrc", source, shape, strict=True)
@@ -51,9 +49,10 @@ def broadcasts(source: Tiles, shape: Tiles) -> tuple[Tm, ...]:
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
     """``image`` bool [entries]; ``readers`` of each entry: (nid, input index); ``results``: entries that are
-    graph outputs; ``loops``: those written into an input. ``formats`` of the entries, None: by dtype.
-    ``numerics``: of nodes that name none. ``origin`` int64 [nodes]: nids in the loaded graph, None: the same.
-    ``split``: of windows, 0 where their taps ask for it, 1 by rows, 2 by taps.
+    graph outputs; ``loops``: entries written into an input. ``formats``: stored formats of the entries; None:
+    the dtype of an entry decides. ``numerics``: numerics of the nodes that name none themselves. ``origin``
+    int64 [nodes]: nids in the loaded graph; None: the nids are equal. ``split``: number that says how windows
+    are split; 0: only windows with too many taps, by rows; 1: all windows, by rows; 2: all windows, by taps.
     """
 
     graph: Graph
@@ -70,7 +69,7 @@ class View:
         return tiles(self.graph.entry_type(eid).shape, bool(self.image[eid]))
 
     def format(self, eid: int) -> str:
-        """The stored format of a tensor. Raises PlanError for a dtype without one."""
+        """The stored format of a tensor. Raises PlanError for a dtype that has no stored format."""
         if self.formats is not None:
             return self.formats[eid]
         dtype = self.graph.entry_type(eid).dtype
@@ -80,12 +79,12 @@ class View:
         return found.name
 
     def path(self, nid: int) -> str | None:
-        """Where the document has a node, None for one that was inserted."""
+        """The path of a node in the document; None for an inserted node."""
         at = nid if self.origin is None else int(self.origin[nid])
         return f"$.nodes[{at}]" if at >= 0 else None
 
     def producer(self, eid: int) -> tuple[int, int]:
-        """(nid, entry) of what made an entry, seen through copies and reshapes that move nothing."""
+        """(nid, entry) from which an entry's value comes, through copies and reshapes that move nothing."""
         while True:
             nid = self.graph.maker(eid)
             fid = int(self.graph.func_id[nid])
@@ -102,9 +101,11 @@ class View:
         tms: tuple[Tm, ...] = (),
         weight: bool = False,
     ) -> Operand:
-        """An input of a node. ``source``: its tiles, as stored by default; ``shape``: as it is read; ``tms``
-        come before the broadcasts that are still missing; ``weight``: as an input of the graph it is a
-        parameter, as those are that the op says."""
+        """An input of a node as an operand. ``source``: shape in tiles as stored, by default the shape of the
+        tensor; ``shape``: shape in tiles as the op reads the input. ``tms`` come before the missing
+        broadcasts. A graph input counts as a parameter if ``weight`` is set, or if the op's registry entry
+        lists the input as a weight.
+        """
         eid = node.inputs[port]
         made = source or self.tiles(eid)
         nid, _ = self.producer(eid)
@@ -118,7 +119,7 @@ class View:
         return Operand(shape, made, self.format(eid), name, (*tms, *broadcasts(seen, shape)))
 
     def users(self, node: NodeView) -> tuple[User, ...]:
-        """The readers of output 0, with the TMs on the way."""
+        """The readers of output 0, with the TMs between the output and each reader."""
         eid = node.outputs[0]
         found = [User("op", self._reads(nid, port, eid)) for nid, port in self.readers[eid]]
         if eid in self.loops:
@@ -151,7 +152,7 @@ def view_of(
     numerics: Numerics | None = None,
     origin: np.ndarray | None = None,
 ) -> View:
-    """Look at a graph once, for all of its nodes. For the optional ones see View."""
+    """The View of a graph, for all of its nodes. View describes the optional arguments."""
     readers: list[list[tuple[int, int]]] = [[] for _ in range(graph.num_entries)]
     for nid in range(graph.num_nodes):
         first = int(graph.in_ptr[nid])
@@ -171,15 +172,17 @@ def view_of(
     )
 
 
-def _keeps_form(name: str | None) -> bool:
-    """Whether what an op makes has the form, image or matrix, of what it reads."""
-    op = registry.get(name or "")
-    return op is not None and (op.kind == "elementwise" or op.parts in ("bias", "splice"))
+def view_of_plan(plan: Plan, did: int) -> View:
+    """The View of a plan's graph, with the formats and numerics that the plan gives a device's nodes."""
+    formats, numerics = [plan.layouts[i].format for i in plan.layout_id], plan.numerics
+    return view_of(
+        plan.graph, formats=formats, numerics=numerics[did] if numerics else None, origin=plan.origin
+    )
 
 
 def _images(graph: Graph) -> np.ndarray:
-    """bool [entries]: tensors of rank 4 between convolutions and pools, through the ops that keep their
-    form."""
+    """bool [entries]: whether a tensor of rank 4 has the form of an image, because it lies between
+    convolutions and pools, or ops that keep the form connect it with one."""
     image = np.zeros(graph.num_entries, bool)
     rank4 = np.array([len(graph.entry_type(e).shape) == 4 for e in range(graph.num_entries)], bool)
     nodes = [graph.node(nid) for nid in range(graph.num_nodes) if graph.func_id[nid] >= 0]
@@ -190,6 +193,8 @@ def _images(graph: Graph) -> np.ndarray:
     for walk in (nodes, nodes[::-1]):
         for node in walk:
             around = [e for e in (*node.inputs, *node.outputs) if rank4[e]]
-            if (_keeps_form(node.op) or node.op == COPY) and image[around].any():
+            op = registry.get(node.op or "")
+            kept = op is not None and (op.kind == "elementwise" or op.parts in ("bias", "splice"))
+            if (kept or node.op == COPY) and image[around].any():
                 image[around] = True
     return image

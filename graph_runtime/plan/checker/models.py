@@ -1,6 +1,5 @@
-"""Check of chosen op models: what a kernel is told fits its node, its core and its chip; ops that are
-resident together have cores of their own, and epochs follow the order of data.
-"""
+"""Check of the op models that a balancer chose: a model's sizes fit its node, core and chip; ops that are
+resident together have cores of their own; and the order of epochs follows the data."""
 
 from __future__ import annotations
 
@@ -13,27 +12,17 @@ from ...base.errors import CheckError
 from ...ir.ops import registry
 from ..types import Plan
 
-__all__ = ["check_models"]
-
 _TILE = 32
-_PRODUCTS = ("product", "product_of_rows")  # taken apart as these
+_PRODUCTS = ("product", "product_of_rows")  # ops whose steps of K are checked
 
 
 def check_models(plan: Plan) -> None:
-    """Raises CheckError with rule "models"."""
-    if plan.model_id is None:
-        return
+    """Check the op models of a plan that has them. Raises CheckError with rule "models"."""
     ids = np.asarray(plan.model_id)
-    if (
-        ids.shape != (plan.graph.num_nodes,)
-        or ids.min(initial=-1) < -1
-        or ids.max(initial=-1) >= len(plan.models)
-    ):
-        raise CheckError(
-            f"model_id has {ids.size} rows of {plan.graph.num_nodes} nodes, or an id beyond the "
-            f"{len(plan.models)} models",
-            rule="models",
-        )
+    count, models = plan.graph.num_nodes, len(plan.models)
+    if ids.shape != (count,) or ids.min(initial=-1) < -1 or ids.max(initial=-1) >= models:
+        text = f"model_id has {ids.size} rows of {count} nodes, or an id beyond the {models} models"
+        raise CheckError(text, rule="models")
     for nid in np.flatnonzero(ids >= 0).tolist():
         _check_node(plan, nid, plan.models[ids[nid]])
     for balanced in plan.balanced:
@@ -42,11 +31,9 @@ def check_models(plan: Plan) -> None:
 
 def _fail(plan: Plan, nid: int, text: str) -> None:
     origin = int(plan.origin[nid])
+    text = f"node {plan.graph.names[nid]!r}: the chosen op model {text}"
     raise CheckError(
-        f"node {plan.graph.names[nid]!r}: the chosen op model {text}",
-        rule="models",
-        node=plan.graph.names[nid],
-        path=f"$.nodes[{origin}]" if origin >= 0 else None,
+        text, rule="models", node=plan.graph.names[nid], path=f"$.nodes[{origin}]" if origin >= 0 else None
     )
 
 
@@ -60,16 +47,10 @@ def _check_node(plan: Plan, nid: int, model: Any) -> None:
     if chip.stack != "buda":
         _fail(plan, nid, f"is for a board of stack buda, not {chip.board}")
     if model.grid[0] > chip.grid[0] or model.grid[1] > chip.grid[1]:
-        _fail(
-            plan, nid, f"has a grid of {model.grid[0]}x{model.grid[1]} cores on {chip.grid[0]}x{chip.grid[1]}"
-        )
+        grids = (f"{rows}x{cols}" for rows, cols in (model.grid, chip.grid))
+        _fail(plan, nid, f"has a grid of {' cores on '.join(grids)}")
     held = sum(
-        b.factor
-        * b.block.mblock[0]
-        * b.block.mblock[1]
-        * b.block.ublock[0]
-        * b.block.ublock[1]
-        * b.tile_bytes
+        b.factor * math.prod(b.block.mblock) * math.prod(b.block.ublock) * b.tile_bytes
         for b in (*model.inputs, *model.outputs, *model.intermediates)
     )
     l1 = chip.l1_budget - _tensors(plan, plan.did[nid])
@@ -87,7 +68,7 @@ def _tensors(plan: Plan, did: int) -> int:
 
 
 def _check_blocks(plan: Plan, nid: int, node, model: Any, product: bool) -> None:
-    """Blocks cover the output exactly, and steps of K a product's depth."""
+    """Check that blocks cover the output exactly and, for a product, that steps of K divide its depth."""
     shape: tuple[int, ...] = node.output_types[0].shape
     *deep, rows, cols = (1, 1, *shape)
     planes, whole = math.prod(deep), -(-rows // _TILE) * -(-cols // _TILE)
@@ -103,28 +84,23 @@ def _check_blocks(plan: Plan, nid: int, node, model: Any, product: bool) -> None
 
 
 def _check_spots(balanced: Any) -> None:
-    """Rectangles of one epoch lie on the grid and apart; nothing is read in an earlier epoch than made."""
+    """Check that the rectangles of one epoch lie on the grid without overlap, and that no op reads a result
+    of a later epoch."""
     choice, network = balanced.choice, balanced.network
     taken = np.full((int(choice.epoch.max(initial=-1)) + 1, *network.chip.grid), -1)
     for op, (epoch, spot) in enumerate(zip(choice.epoch.tolist(), choice.spots, strict=True)):
         part = taken[epoch, spot.row : spot.row + spot.rows, spot.col : spot.col + spot.cols]
         if part.shape != (spot.rows, spot.cols) or min(spot) < 0:
-            raise CheckError(
-                f"{network.name(op)}: its cores lie outside of the grid",
-                rule="models",
-                node=network.ops[op].node,
-            )
+            raise _wrong_spot(network, op, "has cores outside of the grid")
         if (part >= 0).any():
-            raise CheckError(
-                f"{network.name(op)} and {network.name(int(part.max()))} share cores in epoch {epoch}",
-                rule="models",
-                node=network.ops[op].node,
-            )
+            other = network.name(int(part.max()))
+            raise _wrong_spot(network, op, f"shares cores with {other} in epoch {epoch}")
         part[...] = op
     for producer, consumer, _ in network.edges:
         if choice.epoch[producer] > choice.epoch[consumer]:
-            raise CheckError(
-                f"{network.name(consumer)} runs in an epoch before {network.name(producer)}, which it reads",
-                rule="models",
-                node=network.ops[consumer].node,
-            )
+            other = network.name(producer)
+            raise _wrong_spot(network, consumer, f"runs in an epoch before {other}, which it reads")
+
+
+def _wrong_spot(network: Any, op: int, text: str) -> CheckError:
+    return CheckError(f"{network.name(op)} {text}", rule="models", node=network.ops[op].node)

@@ -1,14 +1,13 @@
-"""The checker's rule about queues: every two instructions that touch the same bytes, one writing, are ordered
-by queue order and waits, and in the order of the graph. Shares no code with lanes.py.
+"""The checker's rule about queues: two instructions that touch the same bytes, of which one or both write,
+are ordered by queue order and waits, and in the order of the graph. The rule shares no code with lanes.py.
 
-Each instruction has a vector clock: how many instructions of each queue are over when it begins. Instruction
-a comes before b if b's clock, in a's queue, counts a. Bytes are cut at every storage's ends, so that
-each piece has one history: the last writer, and its readers since.
+Each instruction has a vector clock: the number of instructions of each queue that are over when the
+instruction begins. Instruction a comes before b if b's clock counts a among the instructions of a's queue.
+Memory is cut where any storage begins or ends. Each piece of memory then has one history: its last writer,
+and the readers since that write.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -16,12 +15,10 @@ from ...base.unique import unique_values
 from ..types import Plan
 from .facts import refuse
 
-__all__ = ["check_races", "clocks"]
-
 
 def check_races(plan: Plan, lanes) -> None:
-    """Raises CheckError (rule "race") with both nodes where two uses of the same bytes are not ordered, or
-    where the lanes are none: an instruction out of order, a wait for something later."""
+    """Raises CheckError (rule "race") with both nodes if two uses of the same bytes are not ordered, or if
+    the lanes are invalid: an instruction out of order, or a wait for a later instruction."""
     graph, clock = plan.graph, clocks(plan, lanes)
     queue = [int(q) for q in lanes.qid]
     position = _positions(queue, len(lanes.queues))
@@ -33,16 +30,10 @@ def check_races(plan: Plan, lanes) -> None:
     writer: dict[tuple[int, int], int] = {}
     readers: dict[tuple[int, int], list[int]] = {}
     for at, nid in enumerate(int(n) for n in lanes.nid):
-        read = {
-            p
-            for eid in graph.in_eid[graph.in_ptr[nid] : graph.in_ptr[nid + 1]]
-            for p in pieces[int(plan.sid[eid])]
-        }
-        written = {
-            p
-            for eid in range(int(graph.row_ptr[nid]), int(graph.row_ptr[nid + 1]))
-            for p in pieces[int(plan.sid[eid])]
-        }
+        sids = plan.sid[graph.in_eid[graph.in_ptr[nid] : graph.in_ptr[nid + 1]]]
+        read = {piece for sid in sids for piece in pieces[sid]}
+        sids = plan.sid[graph.row_ptr[nid] : graph.row_ptr[nid + 1]]
+        written = {piece for sid in sids for piece in pieces[sid]}
         for piece in sorted(read | written):
             users = [writer[piece]] if piece in writer else []
             if piece in written:
@@ -57,7 +48,7 @@ def check_races(plan: Plan, lanes) -> None:
 
 
 def clocks(plan: Plan, lanes) -> list[list[int]]:
-    """[instrs][queues]: how many instructions of each queue are over when an instruction begins."""
+    """[instrs][queues]: the number of instructions of each queue that are over when an instruction begins."""
     size = len(lanes.queues)
     ends: list[list[int]] = []
     begins: list[list[int]] = []
@@ -67,12 +58,8 @@ def clocks(plan: Plan, lanes) -> list[list[int]]:
         clock = now[q]
         for other in lanes.wait[lanes.wait_ptr[at] : lanes.wait_ptr[at + 1]].tolist():
             if not 0 <= other < at:
-                raise refuse(
-                    plan,
-                    "race",
-                    f"instruction {at} waits for instruction {other}, which does not come before it",
-                    nid=int(lanes.nid[at]),
-                )
+                text = f"instruction {at} waits for instruction {other}, which does not come before it"
+                raise refuse(plan, "race", text, nid=int(lanes.nid[at]))
             clock = [max(pair) for pair in zip(clock, ends[other], strict=True)]
         begins.append(clock)
         now[q] = [count + (i == q) for i, count in enumerate(clock)]
@@ -90,36 +77,27 @@ def _positions(queue: list[int], count: int) -> list[int]:
 
 
 def _pieces(plan: Plan) -> list[list[tuple[int, int]]]:
-    """The pieces of bytes of each storage, each (memory, number)."""
+    """For each storage the pieces of bytes that it covers, each as (memory, number of the piece)."""
     storage = plan.storage
     found: list[list[tuple[int, int]]] = [[] for _ in range(storage.count)]
     memory = storage.region
     for which in unique_values(memory).tolist():
         sids = np.flatnonzero((memory == which) & (storage.extent > 0))
-        cuts = unique_values(np.concatenate([storage.offset[sids], (storage.offset + storage.extent)[sids]]))
-        for sid, (first, last) in zip(sids.tolist(), _spans(storage, sids, cuts), strict=True):
+        begin, end = storage.offset[sids], (storage.offset + storage.extent)[sids]
+        cuts = unique_values(np.concatenate([begin, end]))
+        spans = np.searchsorted(cuts, begin).tolist(), np.searchsorted(cuts, end).tolist()
+        for sid, first, last in zip(sids.tolist(), *spans, strict=True):
             found[sid] = [(which, piece) for piece in range(first, last)]
     return found
 
 
-def _spans(storage, sids: np.ndarray, cuts: np.ndarray) -> Iterator[tuple[int, int]]:
-    first = np.searchsorted(cuts, storage.offset[sids])
-    last = np.searchsorted(cuts, (storage.offset + storage.extent)[sids])
-    return zip(first.tolist(), last.tolist(), strict=True)
-
-
 def _race(plan: Plan, lanes, first: int, second: int, writes: bool):
-    names = [plan.graph.names[int(lanes.nid[at])] for at in (first, second)]
-    where = [
-        f"{plan.devices[did]} {role}"
-        for did, role in (lanes.queues[int(lanes.qid[at])] for at in (first, second))
-    ]
-    return refuse(
-        plan,
-        "race",
-        f"{names[1]!r} on {where[1]} {'writes' if writes else 'reads'} bytes that "
-        f"{names[0]!r} on {where[0]} uses, and nothing makes it wait: the plan was made for one "
-        "queue",
-        nid=int(lanes.nid[second]),
-        got=names[0],
+    queues = [f"{plan.devices[did]} {role}" for did, role in lanes.queues]
+    (a, here), (b, there) = (
+        (plan.graph.names[int(lanes.nid[at])], queues[int(lanes.qid[at])]) for at in (first, second)
     )
+    text = (
+        f"{b!r} on {there} {'writes' if writes else 'reads'} bytes that {a!r} on {here} uses, and nothing "
+        "makes it wait: the plan was made for one queue"
+    )
+    return refuse(plan, "race", text, nid=int(lanes.nid[second]), got=a)

@@ -1,4 +1,4 @@
-"""Which device each node runs on, by predicted time.
+"""The device on which each node runs, chosen by predicted time.
 
 Graph + devices --problem--> PlacementProblem --policies--> device of each node --causes, rows--> why
 """

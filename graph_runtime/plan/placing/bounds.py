@@ -1,4 +1,4 @@
-"""What no assignment of a problem goes below, without a search."""
+"""Lower bounds of the time of every assignment of a problem, without a search."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import numpy as np
 
 from .problem import UNSUPPORTED, PlacementProblem
 
-__all__ = ["least_times", "lower_bound"]
-
-_STEPS = 100  # towards the weights of devices that bound a share best
-_SCALE = 4096  # of weights in integers
-_TRIES = 24  # of a time that the longest chain may not allow
-_STARTS = 8  # first nodes of it that are tried
-_LONGEST = 1500  # nodes of a chain that is looked at
+_STEPS = 100  # steps that improve the device weights of the bound in _share
+_SCALE = 4096  # device weights are rounded to integers at this scale
+_TRIES = 24  # bisection steps for the least time from run to run that the longest chain allows
+_STARTS = 8  # first nodes of the chain from which sets of nodes that exclude each other are sought
+_LONGEST = 1500  # most nodes of a chain that is examined
 
 
 def least_times(problem: PlacementProblem) -> tuple[np.ndarray, np.ndarray]:
-    """int64 [nodes]: each node's least time; and that of the longest chain after it."""
+    """(int64 [nodes], int64 [nodes]): each node's least time, and the time of the longest chain after the
+    node."""
     least = np.where(problem.allowed, problem.cost, UNSUPPORTED).min(1)
     tail = np.zeros(problem.num_nodes, np.int64)
     for nid, value in zip(problem.use_nid[::-1].tolist(), problem.use_value[::-1].tolist(), strict=True):
@@ -27,27 +26,26 @@ def least_times(problem: PlacementProblem) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lower_bound(problem: PlacementProblem) -> int:
-    """ns that no assignment goes below, whether it has room or not, with free copies: every node on its
-    fastest device (serial); the longest chain, or the work shared out (makespan); the work shared out, the
-    longest node, what dear copies join, or how many devices the longest chain asks for (throughput)."""
+    """Lower bound in ns of all assignments, including assignments that do not fit the memories. Serial: every
+    node takes the time of its fastest device, and copies are free. Makespan: the larger of the longest chain
+    and the work divided among devices. Throughput: the largest of the divided work, the longest node, the
+    nodes joined by expensive copies, and the time for which the longest chain needs no more devices than
+    there are."""
     least, tail = least_times(problem)
     if problem.objective == "serial":
         return int(least.sum())
-    alone = (
-        int((least + tail).max(initial=0)) if problem.objective == "makespan" else int(least.max(initial=0))
-    )
-    found = max(_share(problem), alone)
-    if problem.objective == "throughput":
-        found = max(found, _clustered(problem))
-        found = max(found, _stretched(problem, found))
-    return found
+    if problem.objective == "makespan":
+        return max(_share(problem), int((least + tail).max(initial=0)))
+    found = max(_share(problem), int(least.max(initial=0)), _clustered(problem))
+    return max(found, _stretched(problem, found))
 
 
 def _clustered(problem: PlacementProblem) -> int:
-    """ns of the busiest queue: for it to be less than a value's copy takes, that value's node and its readers
-    have to be on one device, which then has the work of all that are so joined. Values are joined from the
-    dearest copy down; the bound is the least, over how many are joined, of the dearest copy left and of the
-    most work that is joined."""
+    """Lower bound in ns of the busiest queue's work. An assignment either makes the copy of some value, or
+    has the value's node and its readers on one device, which then has the work of all nodes joined in this
+    way. Values are joined in order of falling copy times. Each number of joins gives two numbers: the time of
+    the most expensive copy that is left, and the largest joined work. The result is the least, over all
+    numbers of joins, of the larger of these two."""
     calls, running = problem.graph.func_id >= 0, problem.running
     if len(running) < 2:
         return 0
@@ -80,9 +78,10 @@ def _root(root: list[int], nid: int) -> int:
 
 
 def _share(problem: PlacementProblem) -> int:
-    """ns that the busiest device takes at least: for any weights of the devices that sum to one the busiest
-    takes no less than their weighted mean, in which each node is no less than on the device that is best for
-    it so weighted. The weights follow the loads that this gives."""
+    """Lower bound in ns of the busiest device's work. For any weights of the devices that sum to 1, that work
+    is at least the weighted mean of all devices' work, in which each node counts at least as much as on the
+    device where its weighted time is least. The weights are adapted step by step to the loads of such an
+    assignment."""
     running = problem.running
     cost = np.where(problem.allowed, problem.cost, UNSUPPORTED)[problem.graph.func_id >= 0][:, running]
     if not cost.size:
@@ -100,15 +99,12 @@ def _share(problem: PlacementProblem) -> int:
     return best
 
 
-# **************** chains ****************
-
-
 def _stretched(problem: PlacementProblem, known: int) -> int:
-    """ns from run to run, at least: a queue takes runs one after another, so two nodes of a chain on one
-    device are no further apart, from the beginning of the first to the end of the second, than that time. And
-    what that device reads of nodes further away, or of nodes that therefore are elsewhere, it has to receive
-    in that time. Times for which more nodes exclude each other than there are devices cannot be. ``known``:
-    a bound."""
+    """Lower bound in ns of the time from run to run, by bisection from a known bound (``known``). A queue
+    takes runs one after another. If two nodes of a chain are on one device, the time from run to run is
+    therefore at least that from the beginning of the first node to the end of the second. Within this time
+    the device also receives all values that the two nodes read from earlier nodes too far away to be on the
+    same device. A time is impossible if more nodes exclude each other than there are devices."""
     chain = _Chain(problem)
     low, high = known, int(chain.until[-1])
     if len(chain.nodes) > _LONGEST or not len(chain.nodes):
@@ -125,21 +121,22 @@ def _stretched(problem: PlacementProblem, known: int) -> int:
 
 
 class _Chain:
-    """``nodes``: the longest chain by least times. ``until`` int64 [nodes + 1]: ns of those before each."""
+    """The longest chain by least times: ``nodes``, and ``until`` int64 [nodes + 1], the ns of the nodes
+    before each node."""
 
     def __init__(self, problem: PlacementProblem):
         self.devices = len(problem.running)
         least, tail = least_times(problem)
-        self.nodes = [
-            nid for nid in _longest(problem, least, tail) if least[nid]
-        ]  # others may be no instruction
+        longest = _longest(problem, least, tail)
+        self.nodes = [nid for nid in longest if least[nid]]  # nodes that take no time may be no instructions
         self.until = np.concatenate([[0], np.cumsum(least[self.nodes])]).astype(np.int64)
         place = {nid: at for at, nid in enumerate(self.nodes)}
-        # of each the values that it reads from the chain: (place of their node, value, ns of the copy)
+        # for each node, the values that it reads from the chain: (place of the value's node, value, ns of the
+        # copy)
         self.reads: list[list[tuple[int, int, int]]] = [[] for _ in self.nodes]
         running = problem.running
         if problem.on_host[running].any() or len(running) < 2:
-            return  # what a device sends to a host is on a queue of its own
+            return  # copies from a device to a host have their own queue
         apart = ~np.eye(len(running), dtype=bool)
         ways = problem.copy[:, running][:, :, running][:, apart].min(1)
         for nid, value in zip(problem.use_nid.tolist(), problem.use_value.tolist(), strict=True):
@@ -148,13 +145,13 @@ class _Chain:
                 self.reads[place[nid]].append((place[maker], value, int(ways[value])))
 
     def fits(self, ns: int) -> bool:
-        """Whether so many devices may be enough for that time from run to run."""
-        return all(
-            len(self._apart(start, ns)) <= self.devices for start in range(min(_STARTS, len(self.nodes)))
-        )
+        """Whether the devices may suffice for a time of ``ns`` from run to run."""
+        starts = range(min(_STARTS, len(self.nodes)))
+        return all(len(self._apart(start, ns)) <= self.devices for start in starts)
 
     def _apart(self, start: int, ns: int) -> list[int]:
-        """Nodes of which no two can be on one device, from one on, each the next that there is."""
+        """Places of nodes of which no two can be on one device: ``start``, then each later node that cannot
+        share a device with any node found before."""
         found = [start]
         for at in range(start + 1, len(self.nodes)):
             if all(self._exclude(other, at, ns) for other in reversed(found)):

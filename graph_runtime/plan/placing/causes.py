@@ -1,4 +1,4 @@
-"""Why a policy put each node where it is, in one sentence with numbers."""
+"""The reason why a policy placed each node where it is, in one sentence with numbers."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .deltas import copy_changes
 from .problem import UNSUPPORTED, PlacementProblem
-from .schedule import NO_ROOM, evaluate
+from .schedule import NO_ROOM, copy_changes, evaluate
 
-__all__ = ["sentences", "time_text"]
-
-_MOST_MOVES = 64  # whole assignments with one node moved that are timed
+_MOST_MOVES = 64  # most assignments with one node moved that are timed
 
 
 class _Move(NamedTuple):
-    """A node alone on another device, ns: ``cost`` there, ``copies`` more, ``gain`` by the sum of both."""
+    """A move of one node to device ``to``, in ns: ``cost``, the node's time there; ``copies``, the added time
+    of copies; ``gain``, the time that the move saves."""
 
     to: int
     cost: int
@@ -26,8 +24,9 @@ class _Move(NamedTuple):
 
 
 def sentences(problem: PlacementProblem, did: np.ndarray, nids: np.ndarray, policy: str) -> list[str]:
-    """One for each of ``nids``: its time where it is, and what the next best device would cost, with the
-    copies that it would add; where that would gain, what the objective would be then."""
+    """A sentence for each of ``nids``: the node's time on its device and on the next best device, with the
+    copies that a move there would add or save. If the move would gain by itself, the sentence also has the
+    change of the objective."""
     change = copy_changes(problem, did)
     able = problem.cost < UNSUPPORTED
     able[np.arange(len(did)), did] = False
@@ -45,7 +44,7 @@ def sentences(problem: PlacementProblem, did: np.ndarray, nids: np.ndarray, poli
         if (move := moves.get(nid)) is None:
             found.append(head + _no_choice(problem, names, nid, here))
             continue
-        text = f"{head}{time_text(int(problem.cost[nid, here]))} here, {_there(move, names)}"
+        text = f"{head}{names[here]} {time_text(int(problem.cost[nid, here]))}; {_there(move, names)}"
         found.append(text + (_gain(problem, move, wholes.get(nid), names[move.to]) if move.gain > 0 else ""))
     return found
 
@@ -55,18 +54,19 @@ def _head(problem: PlacementProblem, policy: str) -> str:
 
 
 def _there(move: _Move, names: list[str]) -> str:
-    copies = "no other copies"
-    if move.copies:
-        copies = f"{time_text(abs(move.copies))} of copies {'more' if move.copies > 0 else 'less'}"
-    return f"{time_text(move.cost)} and {copies} on {names[move.to]}"
+    text = f"{names[move.to]} {time_text(move.cost)}"
+    if not move.copies:
+        return text
+    how = "and adds" if move.copies > 0 else "but saves"
+    return f"{text}, {how} {time_text(abs(move.copies))} of copies"
 
 
 def _wholes(problem: PlacementProblem, did: np.ndarray, moves: Mapping[int, _Move]) -> dict[int, int]:
-    """{node: ns that the objective would take more} of those that would gain most, each moved alone; from
-    NO_ROOM / 2 on where it would not fit."""
+    """{node: change of the objective in ns} for the nodes whose move would gain most, each moved alone; the
+    change is NO_ROOM / 2 or more if the node would not fit."""
     gains = {nid: move.gain for nid, move in moves.items() if move.gain > 0}
     if problem.objective == "serial" and not problem.room.binds:
-        return {nid: -gain for nid, gain in gains.items()}  # a sum
+        return {nid: -gain for nid, gain in gains.items()}  # the serial time is a sum, so gains are exact
     gaining = sorted(gains, key=lambda nid: -gains[nid])[:_MOST_MOVES]
     if not gaining:
         return {}
@@ -80,7 +80,8 @@ def _wholes(problem: PlacementProblem, did: np.ndarray, moves: Mapping[int, _Mov
 
 
 def _gain(problem: PlacementProblem, move: _Move, whole: int | None, there: str) -> str:
-    """What a move that gains by itself does to the whole; None: that was not timed."""
+    """Text about the effect on the objective of a move that gains by itself; ``whole``: the change of the
+    objective in ns, None if it was not computed."""
     text = f": alone it would gain {time_text(move.gain)} there"
     if whole is None:
         return text
@@ -94,12 +95,11 @@ def _gain(problem: PlacementProblem, move: _Move, whole: int | None, there: str)
 
 def _no_choice(problem: PlacementProblem, names: list[str], nid: int, here: int) -> str:
     fid = int(problem.graph.func_id[nid])
-    reasons = [
-        f"{names[d]}: {problem.reasons[fid, d]}" for d in range(len(names)) if (fid, d) in problem.reasons
-    ]
+    known = [(name, problem.reasons.get((fid, d))) for d, name in enumerate(names)]
+    reasons = [f"{name}: {reason}" for name, reason in known if reason is not None]
     return f"only {names[here]} can run it" + (f" ({'; '.join(reasons)})" if reasons else "")
 
 
 def time_text(ns: int) -> str:
-    """ "4.7 us", "0.120 ms"."""
+    """A time for people: "4.7 us", "0.120 ms"."""
     return f"{ns / 1000:.1f} us" if ns < 100_000 else f"{ns / 1e6:.3f} ms"

@@ -1,6 +1,6 @@
-"""Placement by minimum cuts. For two devices the serial time, one copy per value and destination counted, is
-exactly a cut (Stone 1977; one auxiliary node for each value and direction); for more, each device in turn may
-take nodes of all others by one such cut (alpha-expansion), until none gains.
+"""Placement by minimum cuts. For two devices the serial time, with one copy counted per value and
+destination, is exactly a cut (Stone 1977; one auxiliary node for each value and direction). For more devices,
+each device in turn may take nodes of all others by one such cut (alpha-expansion), until no device gains.
 """
 
 from __future__ import annotations
@@ -11,27 +11,25 @@ from dataclasses import replace
 
 import numpy as np
 
-from .deltas import serial_ns
 from .maxflow import FlowNetwork
 from .problem import UNSUPPORTED, PlacementProblem
+from .schedule import serial_ns
 
-__all__ = ["best_cut", "expand", "pair_bound", "priced", "shared_bound"]
-
-_PRICES = 14  # of a byte that are tried
-_WEIGHTS = 1024  # what all devices weigh together
-_PARTS = (0.02, 0.1, 0.4)  # of it that queues of copies weigh
+_PRICES = 14  # most prices of a byte that are tried
+_WEIGHTS = 1024  # sum of the weights of all devices
+_PARTS = (0.02, 0.1, 0.4)  # parts of _WEIGHTS that are given to the queues of copies
 
 
 def best_cut(
     problem: PlacementProblem, starts: Sequence[np.ndarray] | np.ndarray, cost: np.ndarray | None = None
 ) -> np.ndarray:
-    """The assignment int16 [nodes] of least serial time that cuts reach from ``starts``: for two devices the
-    least there is. ``cost`` int64 [nodes, k]: other times of the nodes than the problem's."""
+    """int16 [nodes]: the assignment of least serial time that cuts reach from ``starts``; for two devices the
+    optimum. ``cost`` int64 [nodes, k]: node times, by default those of the problem."""
     cost = problem.cost if cost is None else cost
     cost = np.where(problem.allowed, cost, UNSUPPORTED)
     if problem.num_devices == 2:
         return expand(problem, cost, np.zeros(problem.num_nodes, np.int16), 1)
-    if len(problem.running) == 2:  # inputs stay on a third, which is exact, too
+    if len(problem.running) == 2:  # cuts are exact, too, if inputs stay on a third device
         one, other = problem.running.tolist()
         begin = np.where(problem.graph.func_id < 0, problem.pin, one).astype(np.int16)
         return expand(problem, cost, begin, other)
@@ -52,12 +50,13 @@ def _expansions(problem: PlacementProblem, cost: np.ndarray, did: np.ndarray) ->
 
 
 def expand(problem: PlacementProblem, cost: np.ndarray, did: np.ndarray, target: int) -> np.ndarray:
-    """``did`` with those nodes moved to device ``target`` that together gain most (exactly so where all
-    others are on one device; an upper bound is minimised where a value would come nearer to a third)."""
+    """``did`` after the most gainful set of nodes has moved to device ``target``. This is exact if all other
+    nodes are on one device; else the cut minimises an upper bound for values that would come nearer to a
+    third device."""
     count = problem.num_nodes
     network = FlowNetwork(count)
     stay = cost[np.arange(count), did]
-    excess = np.where(did == target, -UNSUPPORTED, cost[:, target] - stay)  # source's side: stays
+    excess = np.where(did == target, -UNSUPPORTED, cost[:, target] - stay)  # these stay with the source
     for node in np.flatnonzero(excess).tolist():
         network.terminal(node, int(excess[node]))
     readers: list[list[int]] = [[] for _ in range(len(problem.eid))]
@@ -74,8 +73,8 @@ def expand(problem: PlacementProblem, cost: np.ndarray, did: np.ndarray, target:
 def _add_value(
     network: FlowNetwork, owner: int, nids: list[int], where: list[int], copy: list[list[int]], target: int
 ) -> None:
-    """The copies of one value: to ``target`` if its owner stays and a reader moves; to any other device if a
-    reader stays there and the owner is elsewhere."""
+    """Add the copies of one value to the network: a copy to ``target`` if the value's owner stays and a
+    reader moves; a copy to another device if a reader stays there and the owner is elsewhere."""
     home, stayers = where[owner], defaultdict(list)
     for nid in nids:
         stayers[where[nid]].append(nid)
@@ -83,7 +82,7 @@ def _add_value(
     if home != target and copy[home][target]:
         network.arc(owner, _any(network, nids, sink=True), copy[home][target])
     for device, staying in stayers.items():
-        kept, moved = copy[home][device], copy[target][device]  # 0 where home is the device
+        kept, moved = copy[home][device], copy[target][device]  # 0 if ``home`` is the device
         if not (kept or moved):
             continue
         some = _any(network, staying, sink=False)
@@ -94,29 +93,24 @@ def _add_value(
 
 
 def _any(network: FlowNetwork, nids: list[int], *, sink: bool) -> int:
-    """A node that is on the sink's side if any of ``nids`` is (``sink``), or on the source's."""
+    """A node of the network that stands for "any of ``nids``". If ``sink`` is true, the node is on the sink's
+    side if any of ``nids`` is; else it is on the source's side if any of them is."""
     if len(nids) == 1:
         return nids[0]
     node = network.node()
     for nid in nids:
-        if sink:
-            network.arc(node, nid, UNSUPPORTED)
-        else:
-            network.arc(nid, node, UNSUPPORTED)
+        network.arc(*((node, nid) if sink else (nid, node)), UNSUPPORTED)
     return node
 
 
-# **************** bytes and bounds ****************
-
-
 def priced(problem: PlacementProblem, starts: np.ndarray) -> tuple[list[np.ndarray], int]:
-    """Cuts where bytes on devices that lack room have a price, which doubles and halves until the cut fits;
-    and, for two devices, ns that no assignment with room goes below: a cut's time at any price, less what all
-    the room would cost (a Lagrange bound)."""
+    """Pair (cuts, bound). The cuts are made with a price on the bytes of devices that lack room; the price is
+    bisected until the cut fits. ``bound``, for two devices only, is a lower bound in ns of all assignments
+    with room: the time of a cut at any price, less the price of all the room (a Lagrange bound)."""
     room, k = problem.room, problem.num_devices
     owned = np.bincount(room.resident_uses[:, 1], minlength=len(room.resident)) == 1
     nid, which = room.resident_uses[owned[room.resident_uses[:, 1]]].T
-    weight = np.zeros((problem.num_nodes, k), np.int64)  # bytes that a node alone brings
+    weight = np.zeros((problem.num_nodes, k), np.int64)  # bytes of a node's inputs that no other node needs
     np.add.at(weight, nid, room.resident[which, :k])
     found, exact = [best_cut(problem, starts)], len(problem.running) <= 2
     bound = serial_ns(problem, found[0]) if exact else 0
@@ -135,17 +129,13 @@ def priced(problem: PlacementProblem, starts: np.ndarray) -> tuple[list[np.ndarr
             bound = max(bound, serial_ns(problem, did, cost) - paid)
         missing = _short(problem, did)
         short |= missing > 0
-        if missing.any():
-            low = price
-            price = (low + high) / 2 if high else price * 4
-        else:
-            high = price
-            price = (low + high) / 2
+        low, high = (price, high) if missing.any() else (low, price)
+        price = (low + high) / 2 if high else price * 4
     return found, bound
 
 
 def _short(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
-    """int64 [k]: bytes that each device lacks in its main memory, whose bytes have the price."""
+    """int64 [k]: bytes that each device lacks in its main memory."""
     room, k = problem.room, problem.num_devices
     held = room.parameters(did[None])[0] + room.activations(did[None])[0]
     return np.maximum(held - room.available, 0)[:k]
@@ -154,8 +144,8 @@ def _short(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
 def _pairs(
     problem: PlacementProblem, cost: np.ndarray, copy: np.ndarray, every: bool
 ) -> Iterator[PlacementProblem]:
-    """Each host, and with ``every`` each device, against all others as one, on which nodes and copies take
-    what they take on the best of them, with the room of all of them together."""
+    """Problems of two devices: each host (or, with ``every``, each device) against all others joined as one,
+    with the best times and the total room of the joined devices."""
     room = problem.room
     seen: set[bytes] = set()
     for device in problem.running.tolist():
@@ -167,7 +157,7 @@ def _pairs(
         ways[:, 0, 1] = copy[:, device, others].min(1)
         ways[:, 1, 0] = copy[:, others, device].min(1)
         key = two.tobytes() + ways.tobytes() + room.available[device].tobytes()
-        if key not in seen:  # equal devices, equal bounds
+        if key not in seen:  # equal devices have equal bounds
             seen.add(key)
             yield replace(
                 problem,
@@ -182,7 +172,7 @@ def _pairs(
 
 
 def _least(pair: PlacementProblem) -> int:
-    """ns of serial time that no assignment of two devices goes below."""
+    """Lower bound in ns of the serial time on two devices."""
     start = np.zeros((1, pair.num_nodes), np.int16)
     if pair.room.binds and pair.on_host[0]:
         return priced(pair, start)[1]
@@ -190,23 +180,24 @@ def _least(pair: PlacementProblem) -> int:
 
 
 def pair_bound(problem: PlacementProblem) -> int:
-    """ns of serial time that no assignment to three or more devices goes below: each device in turn against
-    all others as one."""
+    """Lower bound in ns of the serial time on three or more devices: the largest of the bounds for one device
+    against all others joined as one."""
     cost = np.where(problem.allowed, problem.cost, UNSUPPORTED)
     return max((_least(pair) for pair in _pairs(problem, cost, problem.copy, True)), default=0)
 
 
 def shared_bound(problem: PlacementProblem) -> int:
-    """ns that the busiest queue takes at least: no less than any weighted mean of all queues, which is a
-    serial time with other prices; each host against all others as one. Devices weigh the less the longer they
-    would take for all, and queues of copies a part of that."""
+    """Lower bound in ns of the busiest queue's work. Any weighted mean of all queues' work is such a bound,
+    and is a serial time at other prices; it is computed with each host against all other devices joined as
+    one. The longer a device would take for all nodes, the smaller is its weight; queues of copies get a part
+    of the weight."""
     cost = np.where(problem.allowed, problem.cost, UNSUPPORTED)
     running, best = problem.running, 0
     able = np.where(cost < UNSUPPORTED, cost, 0).sum(0)[running]
     weight = np.zeros(problem.num_devices)
     weight[running] = able.max(initial=1) / np.maximum(able, 1)
     balanced = np.maximum(np.round(weight / weight.sum() * _WEIGHTS), 1).astype(np.int64)
-    heavy = np.where(problem.on_host, _WEIGHTS, 1)  # hosts have what others have no room for
+    heavy = np.where(problem.on_host, _WEIGHTS, 1)  # hosts get the nodes for which other devices lack room
     queues = len(running) + int((~problem.on_host[running]).sum())
     tries = [(balanced, max(round(part * _WEIGHTS / queues), 1)) for part in _PARTS]
     for whole, each in [*tries, (heavy, 1)] if problem.room.binds else tries:

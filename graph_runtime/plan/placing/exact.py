@@ -1,9 +1,9 @@
 """The policy ``optimal``: branch and bound over all assignments of a small graph, many at a time.
 
-Assignments grow node by node, in node order, so that the times of nodes assigned so far are exact. Those
-whose lower bound is no better than the best known are dropped. Where the others become too many, those with
-the least bound are kept: the answer is then the best that was seen, and ``bound`` what no assignment goes
-below.
+Assignments grow node by node, in node order, so that the times of nodes assigned so far are exact. An
+assignment is dropped if its lower bound is no better than the best known result. If too many assignments are
+left, only those with the least bounds are kept. The answer is then the best assignment found, and ``bound``
+is a lower bound of all assignments.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from .problem import PlacementProblem
 from .schedule import NO_ROOM, evaluate
 from .times import Times
 
-__all__ = ["Exact", "solve"]
-
-_MOST_CELLS = 1 << 22  # int64 that the assignments of one round hold: 32 MB
-_MOST_NODES = 500  # of larger graphs a search would see too little
-_LATE_OWNERS = 8  # nodes that own values which are read before them: tried before all others
+_MOST_CELLS = 1 << 22  # most int64 numbers in the assignments of one round: 32 MB
+_MOST_NODES = 500  # most nodes: in a larger graph a search would cover too little
+_LATE_OWNERS = 8  # most owners for which every device is tried at the start
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exact:
-    """``did`` int16 [nodes] and its ``ns``; ``bound`` ns: no assignment takes less. Equal: it is optimal."""
+    """``did`` int16 [nodes] and its time ``ns``; ``bound``: lower bound in ns. If both are equal, ``did`` is
+    optimal."""
 
     did: np.ndarray
     ns: int
@@ -35,7 +34,7 @@ class Exact:
 
 
 def solve(problem: PlacementProblem, known: np.ndarray) -> Exact:
-    """The best assignment, where ``known`` int16 [nodes] is one that the search is to beat."""
+    """The best assignment found; ``known`` int16 [nodes]: the assignment that the search has to beat."""
     best, least = int(evaluate(problem, known[None])[0]), _Bounds(problem)
     if problem.num_nodes > _MOST_NODES:
         return Exact(known, best, lower_bound(problem))
@@ -45,8 +44,9 @@ def solve(problem: PlacementProblem, known: np.ndarray) -> Exact:
     bounds = np.zeros(len(times.rows), np.int64)
     for nid in range(problem.num_nodes):
         times, bounds = _branch(problem, times, bounds, nid)
-        if binds:  # more nodes hold more: what has no room now never will
-            fits = np.flatnonzero(problem.room.excess(_so_far(times.did, nid)) == 0)
+        if binds:  # an assignment without room never gets room, because more nodes hold more
+            so_far = np.where(np.arange(problem.num_nodes) <= nid, times.did, -1)
+            fits = np.flatnonzero(problem.room.excess(so_far) == 0)
             times, bounds = times.take(fits), bounds[fits]
         bounds = np.maximum(bounds, least.of(times, nid))
         kept = np.flatnonzero(bounds < best)
@@ -63,13 +63,8 @@ def solve(problem: PlacementProblem, known: np.ndarray) -> Exact:
     return Exact(known, best, min(best, dropped, NO_ROOM))
 
 
-def _so_far(did: np.ndarray, nid: int) -> np.ndarray:
-    """``did`` with only nodes up to ``nid`` placed."""
-    return np.where(np.arange(did.shape[1]) <= nid, did, -1)
-
-
 def _begin(problem: PlacementProblem) -> Times:
-    """An empty assignment; one for each way to place nodes that own values which are read before them."""
+    """An empty assignment for each way to place the nodes whose values are read by an earlier node."""
     owner = problem.owner[problem.use_value]
     early = unique_values(owner[owner > problem.use_nid])
     times = Times(problem, 1)
@@ -86,7 +81,8 @@ def _begin(problem: PlacementProblem) -> Times:
 def _branch(
     problem: PlacementProblem, times: Times, bounds: np.ndarray, nid: int
 ) -> tuple[Times, np.ndarray]:
-    """Every assignment on with node ``nid`` on each device that may run it."""
+    """Pair (times, bounds) of every assignment extended by node ``nid``, once for each device that may run
+    ``nid``."""
     said = times.did[:, nid]
     rows, did = [], []
     for device in np.flatnonzero(problem.allowed[nid]).tolist():
@@ -109,7 +105,7 @@ class _Bounds:
         self.rest = int(least.sum()) - np.cumsum(least)
 
     def of(self, times: Times, nid: int) -> np.ndarray:
-        """int64 [rows], once node ``nid`` is placed, too."""
+        """int64 [rows]: the bounds of assignments whose nodes up to ``nid`` are placed."""
         rest = int(self.rest[nid])
         if self.kind == "serial":
             return times.serial + rest

@@ -1,37 +1,35 @@
 """Minimum s-t cut of a graph with integer capacities: two search trees grow from source and sink towards each
-other, and what an augmentation cuts off looks for another parent (Boykov and Kolmogorov, 2004).
+other, and a node that an augmentation cuts off looks for another parent (Boykov and Kolmogorov, 2004).
 
-Placement's networks have short paths, as most nodes hang on a terminal: the trees are kept between
-augmentations, where Dinic and push-relabel would search anew.
+The networks of placement have short paths, because most nodes have an arc from the source or to the sink. The
+trees are kept between augmentations; Dinic's algorithm and push-relabel would search anew.
 """
 
 from __future__ import annotations
 
 from collections import deque
 
-__all__ = ["FlowNetwork"]
-
 _NONE, _TERMINAL, _ORPHAN = -1, -2, -3
 _FREE, _SOURCE, _SINK = 0, 1, 2
 
 
 class FlowNetwork:
-    """A network of ``count`` nodes beside source and sink. Capacities are non-negative integers."""
+    """A network of ``count`` nodes besides source and sink. Capacities are non-negative integers."""
 
     def __init__(self, count: int):
-        self._excess = [0] * count  # > 0: capacity from the source, < 0: to the sink
+        self._excess = [0] * count  # > 0: capacity from the source; < 0: capacity to the sink
         self._arcs: list[list[int]] = [[] for _ in range(count)]
-        self._head: list[int] = []  # arc a leads to _head[a]; a ^ 1 is the way back
+        self._head: list[int] = []  # arc a leads to node _head[a]; a ^ 1 is its reverse
         self._room: list[int] = []
         self._side = [_FREE] * count
-        self._parent = [_NONE] * count  # the arc that leads towards the tree's root
+        self._parent = [_NONE] * count  # arc of each node that leads towards the tree's root
         self._mark, self._depth = [0] * count, [0] * count
         self._clock = 0
         self._active: deque[int] = deque()
         self._orphans: deque[int] = deque()
 
     def node(self) -> int:
-        """One more node; returns its number."""
+        """Add a node and return its number."""
         self._arcs.append([])
         for column, value in (
             (self._excess, 0),
@@ -44,11 +42,12 @@ class FlowNetwork:
         return len(self._excess) - 1
 
     def terminal(self, node: int, excess: int) -> None:
-        """Add ``excess`` from the source to a node; a negative one from the node to the sink."""
+        """Add capacity ``excess`` from the source to a node; if negative, -``excess`` from the node to the
+        sink."""
         self._excess[node] += excess
 
     def arc(self, tail: int, head: int, room: int, back: int = 0) -> None:
-        """An arc with room for ``room``, and for ``back`` the other way."""
+        """Add an arc of capacity ``room``, and of capacity ``back`` in the other direction."""
         at = len(self._head)
         self._head += (head, tail)
         self._room += (room, back)
@@ -56,7 +55,8 @@ class FlowNetwork:
         self._arcs[head].append(at + 1)
 
     def sources(self) -> list[bool]:
-        """Of each node whether it is on the source's side of a minimum cut. To be called once."""
+        """For each node: whether it is on the source's side of a minimum cut. The method may be called only
+        once."""
         for node, excess in enumerate(self._excess):
             if excess:
                 self._side[node] = _SOURCE if excess > 0 else _SINK
@@ -69,10 +69,9 @@ class FlowNetwork:
                 self._adopt(self._orphans.popleft())
         return [side == _SOURCE for side in self._side]
 
-    # **************** grow ****************
-
     def _grow(self) -> int:
-        """The arc from the source's tree to the sink's on which they meet, _NONE where they never will."""
+        """The arc from the source's tree to the sink's tree on which the trees meet, _NONE if they cannot
+        meet."""
         head, room, side, parent, active = self._head, self._room, self._side, self._parent, self._active
         while active:
             node = active[0]
@@ -89,15 +88,13 @@ class FlowNetwork:
                 elif side[other] != mine:
                     return arc ^ way
                 elif self._mark[other] <= self._mark[node] and self._depth[other] > self._depth[node] + 1:
-                    parent[other] = arc ^ 1  # a shorter way to the root
+                    parent[other] = arc ^ 1  # the new parent gives a shorter way to the root
                     self._mark[other], self._depth[other] = self._mark[node], self._depth[node] + 1
             active.popleft()
         return _NONE
 
-    # **************** augment ****************
-
     def _augment(self, met: int) -> None:
-        """Send as much as there is room for along the trees and the arc on which they met."""
+        """Send as much flow as there is room for along the trees and ``met``, the arc on which they meet."""
         room, excess = self._room, self._excess
         up, root = self._path(self._head[met ^ 1])
         down, leaf = self._path(self._head[met])
@@ -119,7 +116,7 @@ class FlowNetwork:
                 self._cut_off(end)
 
     def _path(self, node: int) -> tuple[list[int], int]:
-        """The arcs from a node to the root of its tree, and that root's node."""
+        """The arcs from a node to the root of its tree, and the root."""
         arcs = []
         while (arc := self._parent[node]) != _TERMINAL:
             arcs.append(arc)
@@ -127,7 +124,7 @@ class FlowNetwork:
         return arcs, node
 
     def _send(self, arc: int, flow: int, child: int) -> None:
-        """Use an arc of a tree; ``child`` hangs on it."""
+        """Send flow along an arc of a tree; ``child`` is the end of the arc further from the root."""
         self._room[arc] -= flow
         self._room[arc ^ 1] += flow
         if not self._room[arc]:
@@ -137,13 +134,11 @@ class FlowNetwork:
         self._parent[node] = _ORPHAN
         self._orphans.append(node)
 
-    # **************** adopt ****************
-
     def _adopt(self, node: int) -> None:
-        """Find another parent in the orphan's tree, or set it and its children free."""
+        """Find another parent for an orphan in its tree, or set the orphan and its children free."""
         head, room, side, parent = self._head, self._room, self._side, self._parent
         mine = side[node]
-        way = 1 if mine == _SOURCE else 0  # the arc that would bring flow to, or take it from, us
+        way = 1 if mine == _SOURCE else 0  # flow goes from the parent (1) or to the parent (0)
         best, least = _NONE, len(side) + 1
         for arc in self._arcs[node]:
             other = head[arc]
@@ -165,7 +160,7 @@ class FlowNetwork:
         side[node], parent[node] = _FREE, _NONE
 
     def _rooted(self, node: int) -> int:
-        """Steps from a node to its root; -1 where it hangs on an orphan."""
+        """Steps from a node to its root; -1 if the path leads to an orphan."""
         seen = []
         parent, mark, depth = self._parent, self._mark, self._depth
         while True:

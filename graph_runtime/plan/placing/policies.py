@@ -1,11 +1,13 @@
-"""The placement policies by name, and those from outside: ``package.module:function``.
+"""The placement policies by name, and policies from outside: ``package.module:function``.
 
-One is ``policy(problem) -> int array [nodes]`` of device indices. All but ``single`` end in a local
-search from their own answer and the best single device, so that none is worse than that device alone.
+A policy is ``policy(problem) -> int array [nodes]`` of device indices. All policies except ``single`` end in
+a local search, which starts from their own answer and from the best single device, so that no policy is worse
+than the best device alone.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,24 +17,81 @@ from ...base.errors import CapacityError, InputError, PlanError, did_you_mean
 from ...base.outside import find_outside, name_of
 from .cuts import best_cut, priced
 from .exact import solve
-from .heft import heft as heft_order
 from .problem import UNSUPPORTED, PlacementProblem
 from .schedule import NO_ROOM, evaluate
 from .search import fill, refine, singles
 from .shortages import no_room
 
-__all__ = ["PLACEMENT_POLICIES", "PlacementPolicy", "decide", "find_policy", "wanted_room"]
+
+def heft_order(problem: PlacementProblem) -> np.ndarray:
+    """int16 [nodes]: the assignment of HEFT (Topcuoglu, Hariri and Wu, 2002). The node with the longest way
+    to the end comes first, and each node goes to the device where it ends earliest, in a gap if it fits.
+    Copies take their time but occupy no queue."""
+    allowed, count = problem.allowed, problem.num_nodes
+    reads: list[list[int]] = [[] for _ in range(count)]
+    for nid, value in zip(problem.use_nid.tolist(), problem.use_value.tolist(), strict=True):
+        reads[nid].append(value)
+    did, over = [-1] * count, [0] * count
+    busy: list[list[tuple[int, int]]] = [[] for _ in problem.devices]
+    owner, ready = problem.owner.tolist(), problem.ready.tolist()
+    copy, cost = problem.copy.tolist(), problem.cost.tolist()
+    options = [np.flatnonzero(row).tolist() for row in allowed]
+    for nid in _by_rank(problem):
+        best: tuple[int, int, int] | None = None  # (end, device, start) of the earliest end
+        for device in options[nid]:
+            begin = 0
+            for value in reads[nid]:
+                source = did[owner[value]]
+                there = copy[value][source][device] if source >= 0 else 0
+                begin = max(begin, there + (over[ready[value]] if ready[value] >= 0 else 0))
+            start = _gap(busy[device], begin, cost[nid][device])
+            if best is None or start + cost[nid][device] < best[0]:
+                best = (start + cost[nid][device], device, start)
+        assert best is not None  # some device can run every node
+        over[nid], did[nid], start = best
+        if over[nid] > start:
+            slots = busy[did[nid]]
+            slots.insert(bisect_left(slots, (start, over[nid])), (start, over[nid]))
+    return np.array(did, np.int16)
+
+
+def _by_rank(problem: PlacementProblem) -> list[int]:
+    """Nodes in order of the mean time from a node's beginning to the end of all nodes that depend on it,
+    longest first."""
+    k = problem.num_devices
+    able = problem.cost < UNSUPPORTED
+    mean = np.where(able, problem.cost, 0).sum(1) / np.maximum(able.sum(1), 1)
+    moved = problem.copy.sum((1, 2)) / max(k * (k - 1), 1)
+    rank = mean.copy()
+    for nid, value in zip(problem.use_nid[::-1].tolist(), problem.use_value[::-1].tolist(), strict=True):
+        maker = problem.ready[value]
+        if maker >= 0:
+            rank[maker] = max(rank[maker], mean[maker] + moved[value] + rank[nid])
+    return np.lexsort((np.arange(len(rank)), -rank)).tolist()
+
+
+def _gap(busy: list[tuple[int, int]], begin: int, ns: int) -> int:
+    """The earliest start, not before ``begin``, of a span of ``ns`` between the busy times."""
+    at = bisect_left(busy, (begin, 0))
+    if at:
+        begin = max(begin, busy[at - 1][1])
+    for start, end in busy[at:]:
+        if begin + ns <= start:
+            return begin
+        begin = max(begin, end)
+    return begin
+
 
 PlacementPolicy = Callable[[PlacementProblem], np.ndarray]
-_TILTS = (0.25, 0.5, 0.8, 1.25, 2.0, 4.0)  # a device is made dearer, so that cuts share work out
-_FEW = 4  # devices, more of which would be too many tilts: contiguous cuts serve those better
-_SEARCHED = 60  # nodes of a graph that is searched for a placement that fits where a policy has none
-_MANY = 3000  # nodes from which fewer cuts are tried
+_TILTS = (0.25, 0.5, 0.8, 1.25, 2.0, 4.0)  # factors of one device's times, tried so that cuts divide the work
+_FEW = 4  # most devices whose times are tilted; with more, contiguous cuts are better
+_SEARCHED = 60  # most nodes of a graph that is searched for a placement with room if a policy finds none
+_MANY = 3000  # from this number of nodes on, fewer cuts are tried
 
 
 def single(problem: PlacementProblem) -> np.ndarray:
-    """Everything that it can run and has room for on one device, the best for the objective; the rest on a
-    host, or where there is room."""
+    """The best device for the objective takes all nodes that it can run and has room for; the other nodes go
+    to a host, or to a device with room."""
     rows = singles(problem)
     if problem.room.binds:
         rows = np.stack([*rows, fill(problem, rows)])
@@ -40,24 +99,25 @@ def single(problem: PlacementProblem) -> np.ndarray:
 
 
 def greedy(problem: PlacementProblem) -> np.ndarray:
-    """Node by node, each where it and the copies of what it reads take least; then local search."""
+    """Nodes in order: each node goes to the device where the node and the copies of its inputs take the least
+    time; then local search."""
     allowed = np.where(problem.allowed, problem.cost, UNSUPPORTED)
     did = np.argmin(allowed, 1).astype(np.int16)
     first = np.searchsorted(problem.use_nid, np.arange(problem.num_nodes + 1))
     there = np.zeros((len(problem.eid), problem.num_devices), bool)
     for nid in range(problem.num_nodes):
         values = problem.use_value[first[nid] : first[nid + 1]]
-        ways = problem.copy[values, did[problem.owner[values]]]  # 0 where it lies already
+        ways = problem.copy[values, did[problem.owner[values]]]  # ns; 0 if the value is there already
         did[nid] = np.argmin(allowed[nid] + np.where(there[values], 0, ways).sum(0))
         there[values, did[nid]] = True
     return refine(problem, [did])
 
 
 def mincut(problem: PlacementProblem) -> np.ndarray:
-    """Least serial time, by cuts: exact for two devices. For other objectives cuts with one device made
-    dearer, then local search."""
+    """Least serial time, by cuts: exact for two devices. Other objectives also try cuts with one device's
+    times multiplied by a factor. A local search follows."""
     starts = singles(problem)
-    if problem.num_devices > _FEW:  # most are equal
+    if problem.num_devices > _FEW:  # then most of the devices are equal
         starts = starts[np.argsort(evaluate(problem, starts), kind="stable")[:2]]
     plain = best_cut(problem, starts)
     fits = evaluate(problem, plain[None])[0] < NO_ROOM
@@ -74,18 +134,16 @@ def mincut(problem: PlacementProblem) -> np.ndarray:
 
 
 def heft(problem: PlacementProblem) -> np.ndarray:
-    """Longest way to the end first, each where it is over earliest; then local search."""
+    """HEFT: the node with the longest way to the end comes first, and each node goes to the device where it
+    ends earliest; then local search."""
     return refine(problem, [heft_order(problem)])
 
 
 def optimal(problem: PlacementProblem) -> np.ndarray:
-    """The best there is, by branch and bound, for graphs of about 20 nodes; of larger ones the best seen."""
-    return solve(problem, _start(problem)).did
-
-
-def _start(problem: PlacementProblem) -> np.ndarray:
+    """The optimum, by branch and bound, for graphs of about 20 nodes; for larger graphs the best assignment
+    found."""
     rows = np.stack([mincut(problem), heft(problem)])
-    return rows[np.argmin(evaluate(problem, rows))]
+    return solve(problem, rows[np.argmin(evaluate(problem, rows))]).did
 
 
 PLACEMENT_POLICIES: dict[str, PlacementPolicy] = {
@@ -97,27 +155,21 @@ PLACEMENT_POLICIES: dict[str, PlacementPolicy] = {
 }
 
 
-# **************** use ****************
-
-
 def find_policy(name: str | PlacementPolicy) -> PlacementPolicy:
-    """The policy of that name, of ``package.module:function``, or a function itself.
+    """The policy with this name, the function of ``package.module:function``, or the given function itself.
 
-    Raises InputError for a name that there is not, PlanError for a module that cannot be imported.
+    Raises InputError for an unknown name, PlanError for a module or function that cannot be found.
     """
     if callable(name):
         return name
     if not isinstance(name, str):
-        raise InputError(
-            f"a placement is a policy's name or a function, got {type(name).__name__}",
-            got=type(name).__name__,
-            wanted=[*PLACEMENT_POLICIES],
-        )
+        text = f"a placement is a policy's name or a function, got {type(name).__name__}"
+        raise InputError(text, got=type(name).__name__, wanted=[*PLACEMENT_POLICIES])
     if ":" not in name:
         if name not in PLACEMENT_POLICIES:
             raise InputError(
-                f"unknown placement policy {name!r}{did_you_mean(name, PLACEMENT_POLICIES)}; one of your "
-                "own is package.module:function",
+                f"unknown placement policy {name!r}{did_you_mean(name, PLACEMENT_POLICIES)}; write "
+                "your own policy as package.module:function",
                 got=name,
                 wanted=[*PLACEMENT_POLICIES],
             )
@@ -126,8 +178,9 @@ def find_policy(name: str | PlacementPolicy) -> PlacementPolicy:
 
 
 def decide(problem: PlacementProblem, policy: str | PlacementPolicy) -> np.ndarray:
-    """int32 [nodes]: what a policy says, checked. Raises PlanError where that is no placement, CapacityError
-    where devices have no room for its parameters; a small graph is searched for one that fits before."""
+    """int32 [nodes]: the checked answer of a policy; if it lacks room, a small graph is searched for a
+    placement with room. Raises PlanError for an answer that is no placement, CapacityError if devices lack
+    room for its parameters and circular buffers."""
     name = name_of(policy)
     try:
         said = find_policy(policy)(problem)
@@ -143,18 +196,18 @@ def decide(problem: PlacementProblem, policy: str | PlacementPolicy) -> np.ndarr
     if not problem.room.excess(did[None])[0]:
         return did
     if name in PLACEMENT_POLICIES and (problem.graph.func_id >= 0).sum() <= _SEARCHED:
-        did = solve(problem, did.astype(np.int16)).did.astype(np.int32)  # some other placement may fit
+        did = solve(problem, did.astype(np.int16)).did.astype(np.int32)  # another assignment may fit
         if not problem.room.excess(did[None])[0]:
             return did
     room = problem.room
     if (room.parameters(did[None])[0] + room.buffers(did[None])[0] <= room.available).all():
-        return did  # outputs that take over inputs, and another order, need less: the plan's own count judges
+        return did  # the plan's own check decides: overwritten inputs or another order may save the rest
     raise no_room(problem, did, name)
 
 
 def wanted_room(problem: PlacementProblem) -> CapacityError | None:
-    """What is missing for the placement that ``mincut`` would choose if memory were no matter; None where
-    there is room for it."""
+    """The shortage of the placement that ``mincut`` would choose if memories had no limits; None if there is
+    room for that placement."""
     room = problem.room
     if not room.binds:
         return None
@@ -165,47 +218,30 @@ def wanted_room(problem: PlacementProblem) -> CapacityError | None:
 
 def _checked(problem: PlacementProblem, said: object, name: str) -> np.ndarray:
     count, k = problem.num_nodes, problem.num_devices
+    wanted = f"a policy returns integers [{count}], the device index of each node"
     try:
         did = np.asarray(said)
-    except ValueError as error:  # rows of several lengths
-        raise PlanError(
-            f"placement policy {name} returned no array: {error}; a policy returns integers "
-            f"[{count}], a device index of each node",
-            got=type(said).__name__,
-            wanted=f"int[{count}]",
-        ) from None
+    except ValueError as error:  # rows of different lengths
+        text = f"placement policy {name} returned no array: {error}; {wanted}"
+        raise PlanError(text, got=type(said).__name__, wanted=f"int[{count}]") from None
     if did.shape != (count,) or did.dtype.kind not in "iu":
-        raise PlanError(
-            f"placement policy {name} returned {did.dtype}{list(did.shape)}: a policy returns "
-            f"integers [{count}], a device index of each node",
-            got=str(did.dtype),
-            wanted=f"int[{count}]",
-        )
+        text = f"placement policy {name} returned {did.dtype}{list(did.shape)}: {wanted}"
+        raise PlanError(text, got=str(did.dtype), wanted=f"int[{count}]")
     bad = np.flatnonzero((did < 0) | (did >= k))
     if len(bad):
-        node = problem.graph.names[bad[0]]
-        raise PlanError(
-            f"placement policy {name} put node {node!r} on device {int(did[bad[0]])}: there are 0 to {k - 1}",
-            node=node,
-            got=int(did[bad[0]]),
-            wanted=k - 1,
-        )
+        node, at = problem.graph.names[bad[0]], int(did[bad[0]])
+        text = f"placement policy {name} put node {node!r} on device {at}: there are 0 to {k - 1}"
+        raise PlanError(text, node=node, got=at, wanted=k - 1)
     did = np.where(problem.graph.func_id < 0, problem.pin, did).astype(np.int32)
     bad = np.flatnonzero(~problem.allowed[np.arange(count), did])
     if len(bad):
-        nid, device = int(bad[0]), problem.devices[did[bad[0]]]
-        node, pin = problem.graph.names[nid], int(problem.pin[nid])
-        reason = (
-            f"it is pinned to {problem.devices[pin]}"
-            if pin >= 0 and pin != did[nid]
-            else problem.reasons.get(
-                (int(problem.graph.func_id[nid]), int(did[nid])), "the device cannot run it"
-            )
+        nid, at = int(bad[0]), int(did[bad[0]])
+        node, device, pin = problem.graph.names[nid], str(problem.devices[at]), int(problem.pin[nid])
+        reason = problem.reasons.get((int(problem.graph.func_id[nid]), at), "the device cannot run it")
+        if pin >= 0 and pin != at:
+            reason = f"it is pinned to {problem.devices[pin]}"
+        text = (
+            f"placement policy {name} put node {node!r} on {device}: {reason}; choose among problem.allowed"
         )
-        raise PlanError(
-            f"placement policy {name} put node {node!r} on {device}: {reason}; choose among problem.allowed",
-            node=node,
-            device=str(device),
-            reason=reason,
-        )
+        raise PlanError(text, node=node, device=device, reason=reason)
     return did

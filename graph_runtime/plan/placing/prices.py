@@ -1,4 +1,4 @@
-"""What nodes and copies of a graph take on each device: ns, and the circular buffers that nodes open."""
+"""Times of nodes and copies of a graph on each device, in ns, and the circular buffers that nodes open."""
 
 from __future__ import annotations
 
@@ -16,19 +16,17 @@ from ..columns import first_of, intern
 from ..supports import Kernels, circular_room, too_large, unable
 from .value_kinds import Kinds
 
-__all__ = ["UNSUPPORTED", "Circular", "Prices"]
+UNSUPPORTED = 1 << 50  # ns (13 days) of a node on a device that cannot run it
 
-UNSUPPORTED = 1 << 50  # ns of a node on a device that cannot run it: 13 days
-
-# bytes of circular buffers that a node opens on a core: (graph, nid, device, layouts of what it reads and
-# makes, the device's arithmetic)
+# function (graph, nid, device, layouts of inputs and outputs, arithmetic) -> bytes of circular buffers on a
+# core
 Circular = Callable[[Graph, int, Device, Sequence[Layout], Numerics], int]
 
 
 class Prices:
-    """Costs of a graph's nodes and copies on its devices, in the layouts that they would have there; each
-    distinct one is asked for once. ``circular`` int64 [nodes, k]: bytes of a core's L1 that the circular
-    buffers of each node take, once ``nodes`` has been called."""
+    """Costs of a graph's nodes and copies on its devices, in the layouts that values have there. The cost of
+    equal nodes, and of equal copies, is computed once. ``circular`` int64 [nodes, k], set by ``nodes``: bytes
+    of a core's L1 for each node's circular buffers."""
 
     def __init__(
         self,
@@ -47,12 +45,12 @@ class Prices:
         self.reasons: dict[tuple[int, int], str] = {}
         self.circular = np.zeros((graph.num_nodes, len(devices)), np.int64)
         equal = list(zip((d.descriptor for d in devices), numerics, strict=True))
-        self._equal = [equal.index(pair) for pair in equal]  # the first device that is as each
+        self._equal = [equal.index(pair) for pair in equal]  # for each device the first device that equals it
         self._asked: dict[tuple[int, int, tuple[Layout, ...]], int] = {}
 
     def nodes(self, constant: np.ndarray) -> np.ndarray:
-        """int64 [nodes, k]; inputs, and reshapes of those that are ``constant`` bool [nodes], cost
-        nothing."""
+        """int64 [nodes, k]: ns of each node. Inputs cost nothing, nor do reshapes of inputs that are
+        ``constant`` bool [nodes]."""
         graph, count = self.graph, len(self.devices)
         table = np.zeros((graph.num_nodes, count), np.int64)
         own = np.array([f.name in (COPY, NOP) for f in graph.funcs] + [False])[graph.func_id]
@@ -74,11 +72,11 @@ class Prices:
         return table
 
     def _equal_nodes(self, calls: np.ndarray) -> np.ndarray:
-        """int [calls]: equal for nodes of one function, whose weight is a constant or not in both, and whose
-        values are of equal kinds."""
+        """int [calls]: a number that is equal for nodes of one function whose values are of equal kinds and
+        whose weights are either all constant or all not constant."""
         graph = self.graph
         keys = 2 * graph.func_id[calls] + (0 if self.known is None else self.known[calls])
-        if len(self.kinds.types) == len(graph.types):  # nodes of one function share their types
+        if len(self.kinds.types) == len(graph.types):  # kinds are types: func_id decides them
             return intern(keys, 2 * len(graph.funcs))[1]
         rows: dict[tuple[int, ...], int] = {}
         found = []
@@ -87,18 +85,19 @@ class Prices:
         return np.array(found)
 
     def _kinds(self, nid: int) -> list[int]:
-        """The kinds of what a node reads and makes."""
+        """The kinds of a node's inputs and outputs."""
         node = self.graph.node(nid)
         return self.kinds.of[[*node.inputs, *node.outputs]].tolist()
 
     def _slot(self, nid: int) -> int:
-        """The kind of a node's first input, of its output where it has none."""
+        """The kind of a node's first input, or of its output if it has no input."""
         at = self.graph.in_ptr[nid]
         eid = self.graph.in_eid[at] if at < self.graph.in_ptr[nid + 1] else self.graph.row_ptr[nid]
         return int(self.kinds.of[eid])
 
     def _reshaped(self, constant: np.ndarray) -> list[bool]:
-        """Of each node whether it only reshapes a constant: it then moves bytes when that is set."""
+        """For each node: whether it is a constant or only reshapes constants. Such a reshape moves bytes when
+        the constant is set, not in a run."""
         graph, maker = self.graph, self.graph.entry_nid.tolist()
         nop = [f.name == NOP for f in graph.funcs] + [False]
         found = constant.tolist()
@@ -109,7 +108,8 @@ class Prices:
         return found
 
     def _node(self, nid: int, did: int) -> tuple[int, int]:
-        """ns, and bytes of circular buffers; UNSUPPORTED, with its reason, where the device cannot."""
+        """Pair (ns, bytes of circular buffers) of a node on a device. If the device cannot run the node, ns
+        is UNSUPPORTED, and ``reasons`` has the reason."""
         node, device = self.graph.node(nid), self.devices[did]
         layouts = [self.kinds.layouts[kind][did] for kind in self._kinds(nid)]
         held = [layout for layout in layouts if isinstance(layout, Layout)]
@@ -136,7 +136,8 @@ class Prices:
         return round(cost.cycles) + self._dispatch(device), opened
 
     def _stored(self, nid: int, did: int) -> dict[str, str]:
-        """The format of its weight to come, as a word of CostModel.node, where it is one of its own."""
+        """The format that the node's weight will have, as an argument of CostModel.node; {} for the usual
+        format."""
         made = self.graph.row_ptr[nid]
         stored = self.kinds.stored[self.kinds.of[made]][did] if made < self.graph.row_ptr[nid + 1] else ""
         return {"stored": stored} if stored and self.known is not None else {}
@@ -151,12 +152,10 @@ class Prices:
         return self._asked[key]
 
     def _reshape(self, source: int, made: int, did: int) -> int:
-        """A reshape moves bytes where its two types have no common physical image."""
-        device, before, after = (
-            self.devices[did],
-            self.kinds.layouts[source][did],
-            self.kinds.layouts[made][did],
-        )
+        """ns of a reshape: 0 unless the reshape moves bytes, because its two types have no common physical
+        image."""
+        before, after = (self.kinds.layouts[kind][did] for kind in (source, made))
+        device = self.devices[did]
         if isinstance(before, str) or isinstance(after, str):
             return UNSUPPORTED
         types = self.kinds.types
@@ -164,10 +163,9 @@ class Prices:
             return 0
         return self._way(device, before, device, after, types[made]) + self._dispatch(device)
 
-    # **************** copies ****************
-
     def copies(self, eid: np.ndarray) -> np.ndarray:
-        """int64 [entries of eid, k, k]; 0 where a device cannot hold the value."""
+        """int64 [entries of eid, k, k]: ns of copying an entry from one device to another; 0 if either cannot
+        hold it."""
         count = len(self.devices)
         used, row = intern(self.kinds.of[eid], len(self.kinds.types))
         table = [[[self._copy(int(t), s, d) for d in range(count)] for s in range(count)] for t in used]
@@ -180,7 +178,7 @@ class Prices:
         devices, type_ = self.devices, self.kinds.types[kind]
         try:
             return self._way(devices[source], a, devices[target], b, type_)
-        except PlanError:  # no way between the two: down to the host and up again
+        except PlanError:  # there is no direct way: down to the host and up again
             host = next((d for d in devices if d.descriptor.on_host), None)
             if host is None:
                 return UNSUPPORTED

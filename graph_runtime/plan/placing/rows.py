@@ -1,5 +1,5 @@
-"""A placement as rows: which node runs where, why, how long, and what each copy costs. Makes values, prints
-nothing."""
+"""A placement as rows: the device of each node, the reason, its time, and the cost of each copy. The module
+makes values and prints nothing."""
 
 from __future__ import annotations
 
@@ -10,24 +10,22 @@ import numpy as np
 
 from .bounds import lower_bound
 from .cuts import best_cut, pair_bound, priced, shared_bound
-from .deltas import copy_table, serial_ns
 from .exact import solve
 from .problem import PlacementProblem
-from .runs import periods
-from .schedule import NO_ROOM, OBJECTIVES, evaluate, measure
+from .schedule import NO_ROOM, OBJECTIVES, copy_table, evaluate, measure, serial_ns
 from .search import singles
-
-__all__ = ["node_rows", "predictions", "totals"]
+from .times import periods
 
 Row = dict[str, Any]
-_SMALL = 30  # nodes of a graph whose bound is worth a search
+_SMALL = 30  # most nodes of a graph whose bound comes from a search
 
 
 def node_rows(problem: PlacementProblem, did: np.ndarray, asked: np.ndarray, causes: list[str]) -> list[Row]:
-    """One row a node that runs, and one an input that is copied on every run: nid, node, op, asked (None:
-    no device), device, why, ns, and copies of what it makes: to, bytes, ns."""
+    """One row per node that runs, and one per input that every run copies: the keys are nid, node, op, asked
+    (the requested device; None: none was requested), device, why, ns and copies. Each copy of the node's
+    outputs has from, to, bytes and ns."""
     names = [str(d) for d in problem.devices]
-    did = np.where(problem.graph.func_id < 0, problem.pin, did)  # inputs come from there
+    did = np.where(problem.graph.func_id < 0, problem.pin, did)  # the device on which the input lies
     sent = _copies(problem, did, names)
     rows = []
     for nid in range(problem.num_nodes):
@@ -52,7 +50,7 @@ def node_rows(problem: PlacementProblem, did: np.ndarray, asked: np.ndarray, cau
 
 
 def _copies(problem: PlacementProblem, did: np.ndarray, names: list[str]) -> dict[int, list[Row]]:
-    """The copies of what each node makes."""
+    """{nid: copies of the node's outputs}."""
     table, graph = copy_table(problem, did), problem.graph
     found: dict[int, list[Row]] = {}
     entry_nid = graph.entry_nid
@@ -74,8 +72,8 @@ def _copies(problem: PlacementProblem, did: np.ndarray, names: list[str]) -> dic
 
 
 def totals(rows: list[Row]) -> dict[str, list[Row]]:
-    """{"devices": nodes and ns of each, "copies": count, bytes and ns of each way, "elsewhere": rows of nodes
-    that are not where they were asked for}."""
+    """{"devices": nodes and ns of each device, "copies": count, bytes and ns of each pair of devices,
+    "elsewhere": rows of nodes that are not where a pin or the file asks}."""
     devices: dict[str, Row] = {}
     ways: dict[tuple[str, str], Row] = {}
     for row in rows:
@@ -93,14 +91,15 @@ def totals(rows: list[Row]) -> dict[str, list[Row]]:
 
 
 def _free(problem: PlacementProblem) -> PlacementProblem:
-    """The problem without the pins of what runs."""
+    """The problem without the pins of nodes that run; inputs keep their pins."""
     return replace(problem, pin=np.where(problem.graph.func_id < 0, problem.pin, -1).astype(np.int32))
 
 
 def _bound(problem: PlacementProblem, did: np.ndarray, alone: np.ndarray) -> int:
-    """ns that no placement goes below: what a cut or a search proves, else that of free copies."""
+    """Lower bound in ns of all placements: the bound of a cut or a search, or else the bound for free
+    copies."""
     small = int((problem.graph.func_id >= 0).sum()) <= _SMALL
-    if problem.room.excess(did[None])[0]:  # pins can ask for what the planner will refuse
+    if problem.room.excess(did[None])[0]:  # pins can need more room than there is
         problem = replace(problem, room=replace(problem.room, available=problem.room.available + (1 << 50)))
     binds, two = problem.room.binds, len(problem.running) <= 2
     if problem.objective == "serial" and two and not (binds and small):
@@ -112,9 +111,11 @@ def _bound(problem: PlacementProblem, did: np.ndarray, alone: np.ndarray) -> int
 
 
 def predictions(problem: PlacementProblem, did: np.ndarray) -> list[Row]:
-    """One row an objective: ns of this placement, ns that none goes below, pins or not; "optimal" where the
-    two are equal, which proves it, "optimal within pins" where that is proved for what pins leave, else
-    "feasible"; the best single device, within pins, and its ns."""
+    """One row per objective: ns of this placement, and a lower bound in ns of all placements, whatever the
+    pins. The status is "optimal" if this placement's ns equals the bound, "optimal within pins" if no
+    placement with these pins is better, else "feasible". Each row also has the best single device within
+    pins, and its ns.
+    """
     alone, free = singles(problem), _free(problem)
     pinned = bool((free.pin != problem.pin).any())
     did = np.where(problem.graph.func_id < 0, problem.pin, did)

@@ -1,5 +1,6 @@
-"""Local search: nodes change their device, alone or in groups that belong together, as long as the objective
-falls. A round tries all moves, then takes as many of those that gain as go well together."""
+"""Local search: nodes change their device, alone or in groups that belong together, while the objective
+falls. A round tries all moves. It then makes the gaining moves that do not conflict, best first: as many as
+give the best result together."""
 
 from __future__ import annotations
 
@@ -9,37 +10,30 @@ from itertools import combinations, islice
 import numpy as np
 
 from .bounds import lower_bound
-from .deltas import copy_changes
-from .pipeline import contiguous
-from .problem import UNSUPPORTED, PlacementProblem
-from .schedule import evaluate, scores
-from .seats import reseat
+from .pipeline import contiguous, reseat
+from .problem import PlacementProblem
+from .schedule import copy_changes, evaluate, scores
 
-__all__ = ["fill", "improve", "refine", "singles"]
-
-_SMALL = 16  # nodes of a graph in which every pair and triple is tried
-_MOST_CELLS = 12_000_000  # (assignment, node) pairs that a search looks at: 1 to 2 seconds
-_MOST_ROWS = 4096  # moves of a round
+_SMALL = 16  # most nodes of a graph in which every pair and triple is tried
+_MOST_CELLS = 12_000_000  # most (assignment, node) pairs that a search evaluates, in 1 to 2 s
+_MOST_ROWS = 4096  # most single nodes and groups moved in a round
 _NEVER = np.iinfo(np.int64).max
 _SERIAL, _SOFT = 1, 2  # columns of schedule.scores
-_STARTS = 3  # assignments that are improved
+_STARTS = 3  # number of assignments that are improved
 
 
 def singles(problem: PlacementProblem) -> np.ndarray:
-    """int16 [k, nodes]: on each device all that it can run; the rest on the first host that can, else where
-    it is fastest. A device that runs nothing stands for the first that runs something."""
-    allowed = problem.allowed
-    at_home = allowed & problem.on_host
-    fastest = np.argmin(np.where(allowed, problem.cost, UNSUPPORTED), 1)
-    other = np.where(at_home.any(1), np.argmax(at_home, 1), fastest)
+    """int16 [k, nodes]: one assignment per device. In a device's row, the device has every node that it can
+    run; the other nodes are where PlacementProblem.elsewhere puts them. A device that can run nothing has the
+    same row as the first device that can run something."""
+    allowed, other = problem.allowed, problem.elsewhere
     running = problem.running.tolist() or [0]
     chosen = [d if d in running else running[0] for d in range(problem.num_devices)]
     return np.stack([np.where(allowed[:, d], d, other) for d in chosen]).astype(np.int16)
 
 
 def refine(problem: PlacementProblem, starts: Sequence[np.ndarray]) -> np.ndarray:
-    """The best that local search makes of ``starts`` and of the best single device: never worse than
-    those."""
+    """The best result of local search from ``starts`` and from the best single device; no start is better."""
     alone = singles(problem)
     rows = np.stack([*starts, *alone]).astype(np.int16)
     if problem.objective == "throughput" or problem.room.binds:
@@ -50,29 +44,26 @@ def refine(problem: PlacementProblem, starts: Sequence[np.ndarray]) -> np.ndarra
         rows = np.stack([*rows, fill(problem, starts), fill(problem, alone)])
     rows = np.unique(rows, axis=0)
     times = evaluate(problem, rows)
-    proved = bool(times.min() <= lower_bound(problem))  # what is left is to do less besides
+    proved = bool(times.min() <= lower_bound(problem))  # then only the serial time can fall
     best = rows[np.argsort(times, kind="stable")[: 1 if proved else _STARTS]]
     groups = _groups(problem)
     cells = _MOST_CELLS // len(best)
-    if (
-        problem.objective == "throughput" and not proved
-    ):  # its plateaus are wide: first what also sees other queues
+    if problem.objective == "throughput" and not proved:  # plateaus are wide: shorten all queues first
         best = np.stack([improve(problem, row, groups, cells, by=_SOFT) for row in best])
     found = np.stack([improve(problem, row, groups, cells) for row in best])
     serial = scores(problem, found)[:, _SERIAL]
     at = np.lexsort((serial, evaluate(problem, found)))[0]
     if problem.objective == "serial":
         return found[at]
-    less = improve(
-        problem, found[at], groups, cells, by=_SERIAL, within=int(scores(problem, found[[at]])[0, 0])
-    )
+    within = int(scores(problem, found[[at]])[0, 0])
+    less = improve(problem, found[at], groups, cells, by=_SERIAL, within=within)
     both = np.stack([less, found[at], best[0]])
     return both[np.argmin(evaluate(problem, both))]
 
 
 def fill(problem: PlacementProblem, starts: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
-    """Of ``starts`` the best once nodes, from the last on, have gone to the device with most room for as long
-    as theirs lacks some; the one that lacks least where none fits."""
+    """The best of ``starts`` after nodes have moved, the last node first, from devices without room to the
+    device with most room. If no assignment fits, the result is the assignment that lacks the fewest bytes."""
     rows = np.stack([_spill(problem, start.astype(np.int16)) for start in starts])
     return rows[np.argmin(evaluate(problem, rows))]
 
@@ -88,7 +79,7 @@ def _spill(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
             able = mine[allowed[mine, other] & (did[mine] == device)]
             if other == device or not len(able):
                 continue
-            low, high = 0, len(able)  # the fewest that are enough, or the most that the other has room for
+            low, high = 0, len(able)  # bisect the number of nodes to move
             while low < high:
                 middle = (low + high) // 2
                 trial = did.copy()
@@ -117,8 +108,8 @@ def improve(
     by: int = 0,
     within: int = _NEVER,
 ) -> np.ndarray:
-    """``did`` int16 [nodes] after local search, at most ``cells`` pairs of an assignment and a node long.
-    ``by``: the column of schedule.scores that falls, while the objective does not go above ``within`` ns."""
+    """``did`` int16 [nodes] after local search over at most ``cells`` pairs of assignment and node. ``by``:
+    the column of schedule.scores that is minimised, while the objective stays at most ``within`` ns."""
 
     def score(rows: np.ndarray) -> np.ndarray:
         found = scores(problem, rows)
@@ -141,8 +132,8 @@ def improve(
 
 
 def _together(did: np.ndarray, moves: np.ndarray) -> np.ndarray:
-    """Of moves, best first: the first, the first two, and so on; where two want one node the earlier has
-    it."""
+    """Assignments: the first of ``moves`` (best first), the first two together, and so on. A move of nodes
+    that an earlier move has changed is left out."""
     found, now, changed = [], did.copy(), np.zeros(len(did), bool)
     for move in moves:
         differs = move != did
@@ -154,8 +145,8 @@ def _together(did: np.ndarray, moves: np.ndarray) -> np.ndarray:
 
 
 def _moves(problem: PlacementProblem, did: np.ndarray, groups: list[np.ndarray], most: int) -> np.ndarray:
-    """int16 [at most ``most``, nodes]: assignments in which one group goes to one device, those of single
-    nodes that serve the serial time best first."""
+    """int16 [rows, nodes]: at most ``most`` assignments with one group moved to one device, and the swaps;
+    single nodes come first, by their gain in serial time."""
     allowed, k, calls = problem.allowed, problem.num_devices, np.flatnonzero(problem.graph.func_id >= 0)
     free = allowed & (np.arange(k) != did[:, None]) & (problem.graph.func_id >= 0)[:, None]
     gain = problem.cost - problem.cost[np.arange(len(did)), did][:, None] + copy_changes(problem, did)
@@ -173,7 +164,8 @@ def _moves(problem: PlacementProblem, did: np.ndarray, groups: list[np.ndarray],
 
 
 def _swaps(allowed: np.ndarray, did: np.ndarray, calls: np.ndarray) -> np.ndarray:
-    """int16 [swaps, nodes]: in small graphs two nodes on different devices change places."""
+    """int16 [swaps, nodes]: assignments with two nodes of different devices exchanged; no rows for large
+    graphs."""
     if len(calls) > _SMALL:
         return np.zeros((0, len(did)), did.dtype)
     pairs = [
@@ -188,8 +180,8 @@ def _swaps(allowed: np.ndarray, did: np.ndarray, calls: np.ndarray) -> np.ndarra
 
 
 def _groups(problem: PlacementProblem) -> list[np.ndarray]:
-    """Sets of nodes that may go together: what hangs on one node alone (a branch), producers with their
-    readers, and in small graphs any two or three."""
+    """Sets of nodes that may move together: a node with all nodes that depend on it alone (a branch), a
+    producer with a reader, and in small graphs any two or three nodes."""
     calls = np.flatnonzero((problem.graph.func_id >= 0) & (problem.allowed.sum(1) > 1)).tolist()
     owner, reader, _ = problem.edges.T
     found = {tuple(branch) for branch in _branches(problem, calls) if len(branch) > 1}
@@ -201,7 +193,8 @@ def _groups(problem: PlacementProblem) -> list[np.ndarray]:
 
 
 def _branches(problem: PlacementProblem, calls: list[int]) -> list[list[int]]:
-    """Of each node the nodes that read only what it, or such a node, makes; itself first."""
+    """For each node: the node, then the nodes that read only its outputs or outputs of nodes already in the
+    list."""
     sources: list[set[int]] = [set() for _ in range(problem.num_nodes)]
     readers: list[list[int]] = [[] for _ in range(problem.num_nodes)]
     for owner, nid, _ in problem.edges.tolist():

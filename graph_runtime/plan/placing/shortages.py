@@ -1,4 +1,5 @@
-"""What is said where devices have too little room: which memory, of what how much, and what would fit."""
+"""Errors about too little room on devices. Each names the memory and the bytes needed, and for what, and says
+what would fit."""
 
 from __future__ import annotations
 
@@ -9,35 +10,32 @@ from ...base.machine.layout import L1
 from ..supports import circular_room, too_large
 from .problem import PlacementProblem
 
-__all__ = ["no_room", "require_circular"]
-
 
 def require_circular(problem: PlacementProblem) -> None:
-    """Raises CapacityError, with ``node``, ``device``, ``memory``, ``needed`` and ``available`` (bytes of a
-    core's L1), for a node whose circular buffers are too large on each device that it may run on."""
+    """Raises CapacityError for a node whose circular buffers are too large on every device that may run the
+    node, with ``node``, ``device``, ``memory``, ``needed`` and ``available`` (bytes of a core's L1)."""
     able = problem.allowed.any(1) | (problem.graph.func_id < 0)
     room = np.array([circular_room(device) for device in problem.devices])
     asked = (problem.pin[:, None] < 0) | (problem.pin[:, None] == np.arange(problem.num_devices))
     for nid, did in np.argwhere((problem.circular > room) & asked & ~able[:, None]).tolist():
         node, device, needed = problem.graph.node(nid), problem.devices[did], int(problem.circular[nid, did])
         pinned = f"it is pinned to {device}" if problem.pin[nid] == did else "no other device can run it"
-        raise CapacityError(
+        text = (
             f"node {node.name!r} ({node.op} on {device}) {too_large(needed, device)}, and {pinned}: cut node "
-            f"{node.name!r} into smaller ones, or give the list a device that has room for it, as cpu:0",
-            device=str(device),
-            memory=L1,
-            needed=needed,
-            available=int(room[did]),
-            node=node.name,
+            f"{node.name!r} into smaller ones, or give the list a device that has room for it, as cpu:0"
+        )
+        raise CapacityError(
+            text, device=str(device), memory=L1, needed=needed, available=int(room[did]), node=node.name
         )
 
 
 def no_room(problem: PlacementProblem, did: np.ndarray, policy: str) -> CapacityError:
-    """What is missing where a policy's answer ``did`` does not fit: ``device`` and ``memory`` of that which
-    lacks most, ``needed``, ``available``, ``parameters``, ``activations``, ``circular`` (bytes of a bank)."""
+    """The error for a policy's answer ``did`` that does not fit, with the ``device`` and ``memory`` that lack
+    the most bytes, and ``needed``, ``available``, ``parameters``, ``activations``, ``circular`` (bytes of a
+    bank)."""
     room = problem.room
     parts = np.stack([part(did[None])[0] for part in (room.parameters, room.activations, room.buffers)])
-    beside = np.where(parts[2] > 0, _kept_free(problem), 0)  # what only circular buffers can have, too
+    beside = np.where(parts[2] > 0, _kept_free(problem), 0)  # bytes that only circular buffers can take
     parts[2] += beside
     needed, available = parts.sum(0), room.available + beside
     worst = int(np.argmax(needed - available))
@@ -66,7 +64,8 @@ def _where(problem: PlacementProblem, store: int) -> tuple[int, str]:
 
 
 def _kept_free(problem: PlacementProblem) -> np.ndarray:
-    """int64 [stores]: bytes of L1 that are free though tensors may not have them, 0 of other memories."""
+    """int64 [stores]: bytes of L1 that circular buffers may take and tensors may not; 0 for other
+    memories."""
     room = problem.room
     free = [circular_room(problem.devices[device]) for device in room.device.tolist()]
     beside = np.arange(len(free)) >= problem.num_devices
@@ -91,7 +90,7 @@ def _shortage(
 
 
 def _fitting(problem: PlacementProblem, did: np.ndarray, device: int, mine: np.ndarray) -> int:
-    """How many of a device's nodes, from the first on, have room on it."""
+    """Number of a device's nodes, from the first on, that fit on it together."""
     low, high = 0, len(mine)
     while low < high:
         middle = (low + high + 1) // 2
@@ -105,7 +104,7 @@ def _fitting(problem: PlacementProblem, did: np.ndarray, device: int, mine: np.n
 
 
 def _changes(problem: PlacementProblem, did: np.ndarray, worst: int, memory: str) -> list[str]:
-    """What a user can do about a memory of a device that lacks bytes."""
+    """Advice to a user about device ``worst``, whose ``memory`` lacks bytes."""
     name, calls = str(problem.devices[worst]), problem.graph.func_id >= 0
     pinned = (problem.pin == worst) & calls
     only = (problem.allowed.sum(1) == 1) & problem.allowed[:, worst] & calls

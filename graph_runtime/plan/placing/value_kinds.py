@@ -1,6 +1,7 @@
-"""How each value of a graph would lie on each device: its type, what the file says, what the caller wishes.
+"""Layout of each value of a graph on each device, from its type, the file and the caller's wishes.
 
-Equal decisions are one kind. Without wishes and layouts of the file a kind is a type.
+Values whose layouts are decided in the same way are of one kind. Without wishes and without layouts in the
+file, each type is a kind.
 """
 
 from __future__ import annotations
@@ -16,20 +17,19 @@ from ...base.machine.devices import Device
 from ...base.machine.layout import Layout
 from ...base.options import Options
 from ...ir.graph import Graph, TensorType
-from ..defaults import choose, holds, read_formats
 from ..globs import matching
+from ..supports import choose, holds, read_formats
 from ..wish import Wish, read_wishes, wished
-
-__all__ = ["Kinds", "find_kinds"]
 
 _SAYS_NOTHING = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kinds:
-    """``of`` int64 [entries]: the kind of each. ``types`` [kinds]; ``layouts`` [kinds][devices]: the layout
-    there, or a sentence that says why that device cannot hold it so. ``stored`` [kinds][devices]: the format
-    in which a host keeps the weight of a product that makes it, "": its own."""
+    """``of`` int64 [entries]: the kind of each entry. ``types`` [kinds]: the type of each kind. ``layouts``
+    [kinds][devices]: the layout on each device, or a sentence with the reason why the device cannot hold such
+    a value. ``stored`` [kinds][devices]: the format in which a host keeps the weight of the product that
+    makes the value, "": the weight's own format."""
 
     of: np.ndarray
     types: tuple[TensorType, ...]
@@ -38,16 +38,13 @@ class Kinds:
 
 
 def find_kinds(
-    graph: Graph,
-    devices: Sequence[Device],
-    options: Options,
-    weights: Mapping[str, str],
+    graph: Graph, devices: Sequence[Device], options: Options, weights: Mapping[str, str]
 ) -> Kinds:
-    """``options``: formats and layouts, as assign_layouts. A glob that names nothing is left to that to
-    refuse. ``weights``: host -> format of the weights of its products, where no wish says another.
+    """The kinds of a graph's values. ``options``: formats and layouts, as in assign_layouts (which refuses
+    globs that name nothing; here they are ignored). ``weights``: {host: format of the weights of its
+    products}, which a wish may override.
 
-    Raises PlanError for a wish that means nothing, and for one that none of the devices can follow.
-    """
+    Raises PlanError for a wish without meaning, and for a wish that no device can follow."""
     chosen = read_formats(devices, options.formats)
     words = read_wishes(options.layouts)
     said, types = _said(graph), graph.type_id.astype(np.int64)
@@ -68,23 +65,20 @@ def find_kinds(
         ]
         for row in rows
     ]
-    asked = [wish.format for wish in words.values()]
-    stored = [
-        [
-            ((asked[row[1]] if row[1] >= 0 else None) or weights.get(str(device)) or "")
-            if device.descriptor.on_host
-            else ""
-            for device in devices
-        ]
-        for row in rows
-    ]
+    usual = [weights.get(str(device), "") if device.descriptor.on_host else "" for device in devices]
+    asked = [wish.format or "" for wish in words.values()]
+    stored = []
+    for row in rows:
+        own = asked[row[1]] if row[1] >= 0 else ""
+        hosts = [device.descriptor.on_host for device in devices]
+        stored.append([own if own and host else fmt for host, fmt in zip(hosts, usual, strict=True)])
     kinds = Kinds(of, tuple(graph.types[row[0]] for row in rows), layouts, stored)
     _require_followed(graph, devices, kinds, rows, list(words))
     return kinds
 
 
 def _said(graph: Graph) -> np.ndarray:
-    """int64 [entries]: index into the file's layouts, -1: it says none."""
+    """int64 [entries]: index into the file's layouts, -1 if the file gives no layout."""
     hints = graph.hints
     if hints.layouts is None or hints.layout is None:
         return np.full(graph.num_entries, _SAYS_NOTHING, np.int64)
@@ -92,7 +86,8 @@ def _said(graph: Graph) -> np.ndarray:
 
 
 def _wished_nodes(graph: Graph, words: Mapping[str, Wish]) -> np.ndarray:
-    """int64 [nodes]: which wish counts for what each makes, the last that names it; -1: none."""
+    """int64 [nodes]: index of the wish for each node's outputs, the last wish that names the node; -1: no
+    wish."""
     found = np.full(graph.num_nodes, _SAYS_NOTHING, np.int64)
     for at, glob in enumerate(words):
         with suppress(PlanError):
@@ -119,7 +114,7 @@ def _layout(
 def _require_followed(
     graph: Graph, devices: Sequence[Device], kinds: Kinds, rows: Sequence[tuple[int, ...]], globs: list[str]
 ) -> None:
-    """Raises PlanError for a wish that can be followed for nothing that it names, on no device."""
+    """Raises PlanError for a wish that no device can follow for any value that it names."""
     away = [at for at, device in enumerate(devices) if not device.descriptor.on_host]
     for wish, glob in enumerate(globs):
         named = [(kind, at) for kind, row in enumerate(rows) if row[1] == wish for at in away]
@@ -129,10 +124,8 @@ def _require_followed(
             continue
         kind, at = held[0]
         nid, device = graph.maker(int(np.flatnonzero(kinds.of == kind)[0])), str(devices[at])
-        raise PlanError(
-            f"node {graph.names[nid]!r} makes {kinds.types[kind]}, which cannot be on {device} what layout "
-            f"{glob!r} asks for: {kinds.layouts[kind][at]}",
-            node=graph.names[nid],
-            device=device,
-            got=glob,
+        text = (
+            f"node {graph.names[nid]!r} makes {kinds.types[kind]}, which cannot have on {device} the "
+            f"layout that {glob!r} asks for: {kinds.layouts[kind][at]}"
         )
+        raise PlanError(text, node=graph.names[nid], device=device, got=glob)

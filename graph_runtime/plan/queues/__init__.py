@@ -1,5 +1,6 @@
-"""Queues: what of a plan may run side by side.
+"""Queues: the parts of a plan that may run side by side.
 
-Read assignment (the queue of each node), lanes (what the instructions of a queue wait for) and happens (what
-is over when an instruction begins, for storage that is reused without waits).
+Read lanes (the queue of each instruction, and the instructions for which the instruction waits) and happens
+(the instructions that are over when another instruction begins, so that their storage can be reused without
+waits).
 """

@@ -1,8 +1,9 @@
-"""What happens before what when queues run at the same time: which instruction may use bytes after which
-other one without a wait.
+"""Order of instructions on queues that run at the same time: for each instruction, the earlier instructions
+whose bytes it may use without a wait.
 
-Instruction a happens before b if data or the order of a queue says so. Of each instruction a vector clock
-counts how many of each queue are over when it begins."""
+Instruction a happens before instruction b if data or the order of a queue requires that. An instruction's
+vector clock counts, for each queue, the instructions that are over when the instruction begins.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +11,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..columns import is_nop, slot_nid
-from ..lifetimes import Values
+from ..columns import Values, is_nop, slot_nid
 from ..types import PlacedGraph
-from .assignment import assign_queues
-
-__all__ = ["Happens", "Users", "happens", "take_over_in_order"]
+from .lanes import assign_queues
 
 _NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Happens:
-    """Of nodes: ``begin`` int64 [nodes, queues + 1], the clock; its last column is the order of the nodes, in
-    which a ``__nop`` reads too, though no queue runs it. ``qid`` and ``position`` int64 [nodes], the queue
-    and the position in it, -1 for nodes that no queue runs."""
+    """``begin`` int64 [nodes, queues + 1]: the clock of each node. The last column is the position in node
+    order, which lets a ``__nop`` count as a reader, though no queue runs it. ``qid`` and ``position`` int64
+    [nodes]: the queue of each node and the node's position in this queue, -1 for nodes that no queue runs."""
 
     begin: np.ndarray
     qid: np.ndarray
@@ -32,12 +30,13 @@ class Happens:
 
     @property
     def count(self) -> int:
-        """Queues."""
+        """Number of queues."""
         return self.begin.shape[1] - 1
 
     def users(self, placed: PlacedGraph, of: np.ndarray, born: np.ndarray, kept: np.ndarray) -> Users:
-        """Of groups of entries (``of`` int64 [entries]: the group), first written by ``born`` int64 [groups],
-        -1 for no instruction. ``kept`` bool [groups]: needed for ever."""
+        """The Users of groups of entries (``of`` int64 [entries]: each entry's group). ``born`` int64
+        [groups]: the node that writes the group first, -1 if no instruction does. ``kept`` bool [groups]:
+        whether the group is needed for ever."""
         graph = placed.graph
         end = np.zeros((len(born), self.begin.shape[1]), np.int64)
         for row, nid in ((of, graph.entry_nid), (of[graph.in_eid], slot_nid(graph))):
@@ -50,23 +49,25 @@ class Happens:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Users:
-    """Of groups of entries: ``begin`` int64 [groups, queues + 1], what is over when one is first written,
-    ``end`` what must be over before another may be written to its bytes."""
+    """The clocks between which each group of entries uses its bytes. ``begin`` int64 [groups, queues + 1]:
+    the clock when the group is first written. ``end`` int64 [groups, queues + 1]: the clock at which another
+    group may be written to the same bytes."""
 
     begin: np.ndarray
     end: np.ndarray
 
     def conflicts(self, rows: np.ndarray) -> np.ndarray:
-        """bool [rows, rows]: neither is over before the other begins."""
+        """bool [rows, rows]: whether two groups are in conflict, because neither is over before the other
+        begins."""
         begin, end = self.begin[rows], self.end[rows]
-        after = np.ones((len(rows), len(rows)), bool)  # [a, b]: a is over before b begins
+        after = np.ones((len(rows), len(rows)), bool)  # [a, b]: whether a is over before b begins
         for queue in range(begin.shape[1]):
             after &= end[:, queue, None] <= begin[None, :, queue]
         return ~(after | after.T)
 
     def greedy(self, rows: np.ndarray, size: np.ndarray, region: np.ndarray) -> np.ndarray:
-        """int64 [rows]: the block of each, as pack.greedy; rows come in the order in which they are
-        written."""
+        """int64 [rows]: the block of each group, by the rule of buffers.greedy. ``rows``: indices of groups
+        in the order in which these are written."""
         block = np.zeros(len(rows), np.int64)
         capacity: list[int] = []
         user: list[int] = []
@@ -88,7 +89,7 @@ class Users:
 
 
 def happens(placed: PlacedGraph, values: Values) -> Happens:
-    """The clocks of a placed graph whose ``__nop``s make the ``values``."""
+    """The clocks of a placed graph; ``values``: the graph's values, joined through ``__nop``s."""
     graph = placed.graph
     nid = np.flatnonzero((graph.func_id >= 0) & ~is_nop(graph) & ~placed.at_input)
     queues, of_instr = assign_queues(placed, nid)
@@ -116,13 +117,14 @@ def happens(placed: PlacedGraph, values: Values) -> Happens:
 
 
 def take_over_in_order(placed: PlacedGraph, values: Values, donor: np.ndarray, order: Happens) -> np.ndarray:
-    """``donor`` (lifetimes.take_over) without those whose value another queue may still read."""
+    """``donor`` (the result of buffers.take_over) without take-overs of values that another queue may still
+    read."""
     taken = np.flatnonzero(donor != np.arange(len(donor)))
     kept = values.last >= placed.graph.num_nodes
     users = order.users(placed, values.of, np.maximum(values.born, 0), kept)
     node = placed.graph.entry_nid[taken]
     limit = order.begin[node].copy()
-    limit[np.arange(len(taken)), order.qid[node]] += 1  # its own read
+    limit[np.arange(len(taken)), order.qid[node]] += 1  # allow the node's own read
     limit[:, -1] += 1
     late = (users.end[donor[taken]] > limit).any(axis=1)
     donor = donor.copy()

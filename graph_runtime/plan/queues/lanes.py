@@ -1,8 +1,8 @@
-"""Plan -> Lanes: which queue runs each instruction, and which instructions of other queues it waits for.
+"""Plan -> Lanes: the queue of each instruction, and the instructions of other queues for which it waits.
 
-A plan is made for a serial order. On queues that run at the same time, storage may be used again only when
-every reader of the old value is over before the writer of the new one; where neither the graph nor a queue's
-order says so, a wait is added. checker/races.py proves the result.
+A plan is made for a serial order. On queues that run at the same time, storage may be reused only if every
+reader of the old value is over before the new value is written. If neither the graph nor a queue's order
+ensures that, a wait is added. checker/races.py proves the result.
 """
 
 from __future__ import annotations
@@ -13,19 +13,50 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...base.unique import unique_values
-from ..columns import input_behind, is_nop, ragged, starts
-from ..types import Plan, Storage
-from .assignment import COMPUTE, COPY_IN, COPY_OUT, assign_queues
+from ...ir.graph import COPY
+from ..columns import func_mask, input_behind, is_nop, ragged, starts
+from ..types import PlacedGraph, Plan, Storage
 
-__all__ = ["COMPUTE", "COPY_IN", "COPY_OUT", "Lanes", "labels", "lanes", "overlapping"]
+COMPUTE, COPY_IN, COPY_OUT = "compute", "copy_in", "copy_out"
+_ROLES = (COMPUTE, COPY_IN, COPY_OUT)
+
+
+def assign_queues(
+    plan: PlacedGraph | Plan, nid: np.ndarray
+) -> tuple[tuple[tuple[int, str], ...], np.ndarray]:
+    """Pair of (did, role) of each queue, in the order of first use, and the queue of each node (int32 [nids],
+    index into the queues).
+
+    A copy from a device to a host runs on the device's copy_out queue, any other copy between devices on the
+    receiver's copy_in queue. All other nodes run on their device's compute queue.
+    """
+    graph = plan.graph
+    did, role = plan.did[nid].astype(np.int64), np.zeros(len(nid), np.int64)
+    at = np.flatnonzero(func_mask(graph, COPY)[nid])
+    if len(at):
+        source = plan.did[graph.entry_nid[graph.in_eid[graph.in_ptr[nid[at]]]]].astype(np.int64)
+        host = np.array([d.descriptor.on_host for d in plan.devices])
+        out = host[did[at]] & ~host[source]
+        between = source != did[at]
+        role[at[between & ~out]] = 1
+        role[at[between & out]] = 2
+        did[at[between & out]] = source[between & out]
+    keys = did * len(_ROLES) + role
+    distinct, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    names = tuple((k // len(_ROLES), _ROLES[k % len(_ROLES)]) for k in distinct[order].tolist())
+    return names, rank[inverse].astype(np.int32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lanes:
-    """``queues`` (did, role) each; ``nid`` int64 [instrs] in an order in which they could run one by one;
-    ``qid`` int32 [instrs] indexes ``queues``; a queue runs its instructions in that order. Of ``wait`` int64,
-    wait[wait_ptr[i]:wait_ptr[i + 1]] are instructions of other queues that must be over before i begins
-    (``wait_ptr`` int64 [instrs + 1]). ``warnings``: what the file's own storage_id makes wait."""
+    """``queues``: (did, role) of each queue; ``nid`` int64 [instrs]: the instructions' nodes, in an order in
+    which they could run one by one; ``qid`` int32 [instrs]: the queue of each instruction, index into
+    ``queues``. A queue runs its instructions in the order of ``nid``. Instruction i begins when the
+    instructions wait[wait_ptr[i]:wait_ptr[i + 1]] of other queues are over (``wait`` int64, ``wait_ptr``
+    int64 [instrs + 1]). ``warnings``: waits caused by the file's own storage_id."""
 
     queues: tuple[tuple[int, str], ...]
     nid: np.ndarray
@@ -36,7 +67,7 @@ class Lanes:
 
 
 def lanes(plan: Plan, copies: Collection[int] = ()) -> Lanes:
-    """The lanes of one run. ``copies``: graph inputs whose at_input copies are part of it."""
+    """The lanes of one run. ``copies``: indices of graph inputs whose at_input copies are part of the run."""
     nid = _instructions(plan, copies)
     queues, qid = assign_queues(plan, nid)
     if len(queues) < 2:
@@ -56,7 +87,8 @@ def lanes(plan: Plan, copies: Collection[int] = ()) -> Lanes:
 
 
 def _instructions(plan: Plan, copies: Collection[int]) -> np.ndarray:
-    """nids of what a run executes: the at_input copies of the graph inputs ``copies``, then all else."""
+    """nids of the instructions of a run: the at_input copies of the graph inputs ``copies``, then all
+    others."""
     graph = plan.graph
     calls = (graph.func_id >= 0) & ~is_nop(graph)
     first = np.zeros(0, np.int64)
@@ -66,12 +98,9 @@ def _instructions(plan: Plan, copies: Collection[int]) -> np.ndarray:
     return np.concatenate([first, np.flatnonzero(calls & ~plan.at_input)])
 
 
-# **************** which nodes touch the same bytes ****************
-
-
 def overlapping(storage: Storage, sids: np.ndarray) -> np.ndarray:
-    """int64 [sids]: a number that those of these storages share whose bytes overlap, through others of them
-    too."""
+    """int64 [sids]: a number for each storage, which is equal for storages whose bytes overlap, directly or
+    through other storages among ``sids``."""
     region = storage.region
     order = sids[np.lexsort((storage.offset[sids], region[sids]))]
     end = (storage.offset + storage.extent)[order]
@@ -87,13 +116,14 @@ def overlapping(storage: Storage, sids: np.ndarray) -> np.ndarray:
 
 
 def _conflicts(plan: Plan, nid: np.ndarray, qid: np.ndarray) -> tuple[list[list[int]], list[list[int]]]:
-    """For each instruction those of other queues that it must come after: ``data`` wrote what it reads,
-    ``reuse`` still used the bytes that it writes."""
+    """Pair (data, reuse). Each has, for each instruction, the instructions on other queues that must come
+    before it: in ``data`` the instructions that write its inputs, in ``reuse`` the instructions that use the
+    bytes that it overwrites."""
     instr, cell, write = _accesses(plan, nid)
     busy = np.zeros(int(cell.max(initial=-1)) + 1, bool)
     one = np.full(len(busy), -1, np.int64)
     one[cell] = qid[instr]
-    busy[cell[one[cell] != qid[instr]]] = True  # pieces that more than one queue touches
+    busy[cell[one[cell] != qid[instr]]] = True  # pieces of bytes that more than one queue touches
     mine = busy[cell]
     order = np.lexsort((write[mine], instr[mine], cell[mine]))
     data: list[list[int]] = [[] for _ in range(len(nid))]
@@ -115,7 +145,8 @@ def _conflicts(plan: Plan, nid: np.ndarray, qid: np.ndarray) -> tuple[list[list[
 
 
 def _accesses(plan: Plan, nid: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(instruction, piece of bytes, 1 where it writes) of every piece that an argument has."""
+    """Three columns with a row for every piece of bytes of every argument: instruction, piece, and 1 for a
+    write or 0 for a read."""
     graph = plan.graph
     n_in = graph.in_ptr[nid + 1] - graph.in_ptr[nid]
     n_out = graph.row_ptr[nid + 1] - graph.row_ptr[nid]
@@ -129,8 +160,8 @@ def _accesses(plan: Plan, nid: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def _pieces(storage: Storage) -> tuple[np.ndarray, np.ndarray]:
-    """(first, count) int64 [sids] each: the pieces of bytes of each storage, where memory is cut at every
-    storage's ends."""
+    """Pair (first, count), int64 [sids] each: the first piece of bytes of each storage and the number of its
+    pieces, if memory is cut where any storage begins or ends."""
     region = storage.region
     first, count, total = np.zeros(storage.count, np.int64), np.zeros(storage.count, np.int64), 0
     for which in unique_values(region).tolist():
@@ -144,16 +175,14 @@ def _pieces(storage: Storage) -> tuple[np.ndarray, np.ndarray]:
     return first, count
 
 
-# **************** which waits are needed ****************
-
-
 def _reduce(
     count: int, num_queues: int, qid: list[int], data: list[list[int]], reuse: list[list[int]]
 ) -> tuple[list[list[int]], list[tuple[int, int]]]:
-    """The waits of each instruction without those that others imply, and the pairs (instruction, what it
-    waits for) that only the reuse of storage asks for.
+    """Pair of two lists. The first has the waits of each instruction, without the waits that other waits
+    imply. The second has the pairs (instruction, awaited instruction) that are needed only because storage is
+    reused.
 
-    A clock says up to which instruction each queue is over.
+    A clock has, for each queue, the last instruction that is over.
     """
     waited = {j for row in data for j in row} | {j for row in reuse for j in row}
     clocks = [[-1] * num_queues for _ in range(num_queues)]
@@ -189,10 +218,10 @@ def _say(plan: Plan, nid: np.ndarray, writer: int, user: int) -> str:
     made = graph.row_ptr[first]
     return (
         f"the file's storage {int(plan.sid[made])} is written by {graph.names[first]!r} while "
-        f"{graph.names[last]!r} may still use it on another queue: the first waits for the second"
+        f"{graph.names[last]!r} may still use it on another queue, so the writer waits for that node"
     )
 
 
 def labels(queues: Iterable[tuple[int, str]], plan: Plan) -> list[str]:
-    """What people call the queues: "tt:0 copy_in"."""
+    """Names of the queues for people: "tt:0 copy_in"."""
     return [f"{plan.devices[did]} {role}" for did, role in queues]

@@ -1,8 +1,10 @@
-"""An order of the nodes in which less is live at once: the file's, or a better one.
+"""An order of the nodes in which less is live at once than in the file's order, if one is found.
 
-Which value is computed when is free as far as data allows. Three schedules are tried: what frees the most and
-makes the least goes first, with ties by position or to what was enabled last; and one branch after the other,
-depth first. The one with the lowest bound is taken, if it is below the file's."""
+Data dependencies alone restrict the order of nodes. Three orders are tried. Two orders put first the node
+that frees the most bytes and makes the least. Of equal nodes, one of these two orders takes the first in the
+file, the other takes the node enabled last. The third computes one branch after the other, depth first. The
+order with the fewest bytes live at once is taken, if they are fewer than in the file's order.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +18,20 @@ import numpy as np
 from ...base.errors import GraphRuntimeError, InputError, PlanError
 from ...base.outside import find_outside, name_of
 from ...ir.graph import Graph
-from ..columns import ragged, slot_nid, starts
-from ..lifetimes import Values, find_values, inplace_slots, take_over
+from ..columns import Values, find_values, inplace_slots, move_hints, ragged, slot_nid, starts
 from ..types import LaidOutGraph
-from .buffers import Buffers
-from .sizes import Sizes, entry_sizes
+from .buffers import Buffers, Sizes, entry_sizes, take_over
 
-__all__ = ["best_order", "in_order_of", "permute"]
-
-_MOST_NODES = 50_000  # beyond, looking for an order takes longer than it is worth
+_MOST_NODES = 50_000  # in a larger graph, the search for an order takes longer than it is worth
 
 
 def best_order(laid_out: LaidOutGraph, inplace: Mapping[str, tuple[int, ...]] | None = None) -> LaidOutGraph:
-    """The graph in the order that needs the least memory of those tried; itself where none needs less.
+    """``laid_out`` in the order, of those tried, that needs the least memory; ``laid_out`` itself if no order
+    needs less.
 
-    An order counts as better if less is live at once over all memories together, and in none more. A graph
-    with control dependencies or columns that only its writer knows keeps its order. ``inplace`` as
-    lifetimes.inplace_slots.
+    For each memory, the most bytes live at once are compared: an order is better if their sum over all
+    memories is smaller, and the number of no memory is larger. A graph with control dependencies, or with
+    columns unknown here, keeps its order. ``inplace``: as in columns.inplace_slots.
     """
     graph = laid_out.placed.graph
     if not 2 < graph.num_nodes <= _MOST_NODES or graph.control_deps or graph.extra_columns:
@@ -51,17 +50,19 @@ def best_order(laid_out: LaidOutGraph, inplace: Mapping[str, tuple[int, ...]] | 
 
 
 def in_order_of(laid_out: LaidOutGraph, given: Callable[..., Any] | str) -> LaidOutGraph:
-    """The graph in the order that a function from outside gives: node ids, each once, after what it reads.
+    """``laid_out`` in the order given by a function from outside: node ids, each once, so that each node
+    comes after the makers of its inputs.
 
-    Raises PlanError for an answer that is none, and for a graph that has to keep its order; InputError for
-    what is no function."""
+    Raises PlanError for an invalid answer, and for a graph that has to keep its order; InputError for a value
+    that is no function.
+    """
     graph, name = laid_out.placed.graph, name_of(given)
     if isinstance(given, str) and ":" in given:
         given = find_outside("node order", given)
     if not callable(given):
         raise InputError(f"order is a function or package.module:function, got {given!r}", got=given)
     if graph.control_deps or graph.extra_columns:
-        raise PlanError(f"node order {name}: control dependencies or columns of the file keep its order")
+        raise PlanError(f"node order {name}: control dependencies or unknown columns fix this graph's order")
     try:
         said = np.asarray(given(laid_out))
     except GraphRuntimeError:
@@ -84,7 +85,7 @@ def in_order_of(laid_out: LaidOutGraph, given: Callable[..., Any] | str) -> Laid
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Seen:
-    """An order with what lives in it. ``live``: {(did, memory): the most bytes at once}."""
+    """An order of the nodes with its live bytes. ``live``: {(did, memory): the most bytes live at once}."""
 
     graph: Graph
     values: Values
@@ -106,15 +107,15 @@ class _Seen:
         return cls(graph, values, slots, sizes, live)
 
     def may_gain(self) -> bool:
-        """False where some node's own operands and results, or the outputs, are all that is live when the
-        most is: then no order needs less."""
+        """Whether another order may need less memory. False if the bytes live at the peak are only one node's
+        operands and results, or only the outputs: then no order needs less."""
         graph, values, slots, sizes = self.graph, self.values, self.slots, self.sizes
         heads = values.firsts
         kept, ends = values.born[heads] < 0, values.last[heads] >= graph.num_nodes
         size, region = sizes.extent, sizes.region
         reader = slot_nid(graph)
         pairs = np.sort(reader * (graph.num_entries + 1) + values.of[graph.in_eid])
-        pairs = pairs[np.diff(pairs, prepend=-1) > 0]  # a value that is read twice counts once
+        pairs = pairs[np.diff(pairs, prepend=-1) > 0]  # a value that a node reads twice counts once
         node, value = pairs // (graph.num_entries + 1), pairs % (graph.num_entries + 1)
         moving = values.born[value] >= 0
         node, value = node[moving], value[moving]
@@ -131,7 +132,7 @@ class _Seen:
                 1,
             )
             least = fixed + max(out, int(need.max(initial=0)))
-            if most > least * 1.001 + 4096:  # the padding of buffers is left out here
+            if most > least * 1.001 + 4096:  # ``least`` lacks the padding of buffers
                 return True
         return False
 
@@ -141,9 +142,9 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Work:
-    """What is to be scheduled, as lists. ``fixed``: nodes that come first. Of nodes: ``reads`` the values
-    (made by nodes that are scheduled) and ``makes``. Of values, by first entry: ``size``, ``readers``,
-    ``maker``; ``stays``: an output."""
+    """The nodes to schedule, as lists. ``fixed``: nodes that come first. For each node, ``reads`` and
+    ``makes``: the values that the node reads (only values made by scheduled nodes) and makes. For each value,
+    by first entry: ``size``, ``readers``, ``maker``, and ``stays``: whether the value is an output."""
 
     fixed: list[int]
     nodes: list[int]
@@ -167,7 +168,7 @@ class _Work:
         ):
             if early[made[eid]] and early[made[value]]:
                 continue
-            # a reader of a reshape needs the reshape to be there, a reshape the value itself
+            # a reader of a reshape depends on both: the reshape and the value that is reshaped
             for source in {eid, value}:
                 if not early[made[source]] and source not in reads[node]:
                     reads[node].append(source)
@@ -190,8 +191,8 @@ class _Work:
         )
 
     def by_gain(self, latest: bool) -> list[int]:
-        """List scheduling by bytes made less bytes freed; of equals the first in the file, or what was
-        enabled last."""
+        """An order by list scheduling: the node with the fewest bytes made minus bytes freed comes first. Of
+        equal nodes, the first in the file comes first or, with ``latest``, the node enabled last."""
         left = [len(r) for r in self.readers]
         waits = [len(r) for r in self.reads]
         done = [False] * len(waits)
@@ -216,7 +217,7 @@ class _Work:
             clock += 1
             for eid in self.reads[node]:
                 left[eid] -= 1
-                if left[eid] == 1:  # its last reader frees it: that node is worth more now
+                if left[eid] == 1:  # one reader is left, which frees the value: this reader's gain has grown
                     last = next(r for r in self.readers[eid] if not done[r])
                     if not waits[last]:
                         offer(last)
@@ -228,8 +229,8 @@ class _Work:
         return order
 
     def depth_first(self) -> list[int]:
-        """One operand after the other, each whole, first those that need the most beyond what they leave
-        behind."""
+        """An order that computes the operands of each node one after the other, each completely; the operands
+        whose peak exceeds their result by most come first."""
         need, rank = [0] * len(self.reads), {}
         for node in self.nodes:
             makers = {self.maker[e] for e in self.reads[node]}
@@ -262,7 +263,8 @@ class _Work:
 
 
 def permute(laid_out: LaidOutGraph, order: list[int]) -> LaidOutGraph:
-    """The graph with node order[i] at i; ``order`` has every node once, after what it reads."""
+    """``laid_out`` with node order[i] at position i; ``order`` has every node once, after the makers of its
+    inputs."""
     placed, graph = laid_out.placed, laid_out.placed.graph
     nodes = np.array(order, np.int64)
     node_at = np.empty(len(nodes), np.int64)
@@ -271,21 +273,6 @@ def permute(laid_out: LaidOutGraph, order: list[int]) -> LaidOutGraph:
     entries = ragged(graph.row_ptr[nodes], outs)
     entry_at = np.empty(len(entries), np.int64)
     entry_at[entries] = np.arange(len(entries))
-    hints = graph.hints
-
-    def moved(column):
-        return None if column is None else column[entries]
-
-    scope = hints.storage_scope and tuple(hints.storage_scope[e] for e in entries.tolist())
-    hints = replace(
-        hints,
-        device_type=moved(hints.device_type),
-        device_id=moved(hints.device_id),
-        storage_id=moved(hints.storage_id),
-        layout=moved(hints.layout),
-        storage_scope=scope,
-        at_input=tuple(sorted(int(node_at[n]) for n in hints.at_input)),
-    )
     changed = replace(
         graph,
         names=tuple(graph.names[n] for n in order),
@@ -296,7 +283,7 @@ def permute(laid_out: LaidOutGraph, order: list[int]) -> LaidOutGraph:
         type_id=graph.type_id[entries],
         inputs=node_at[graph.inputs],
         outputs=entry_at[graph.outputs],
-        hints=hints,
+        hints=move_hints(graph.hints, lambda column, _: column[entries], node_at),
     )
     return replace(
         laid_out,

@@ -1,7 +1,9 @@
-"""Buckets: a program of larger sizes serves smaller ones where padding reaches no real element.
+"""Buckets: a graph made for larger sizes also runs inputs of smaller sizes, if padding affects no real
+element.
 
-Read regions (which elements are real), ruling and padding (what an op makes of them), bucket (the masked
-model), proof (that it serves other sizes), serving (which bucket serves a run: begin here to use them).
+Read regions (which elements are real), ruling and padding (the effect of an op on real elements), bucket (the
+masked model), proof (that a bucket serves other sizes), serving (the bucket for a run). To use buckets, begin
+with serving.
 """
 
 from .bucket import Axes, Bucket, Crosses, bucketed

@@ -1,8 +1,10 @@
-"""A program of larger sizes that serves smaller ones: proven, with padding masked where an op goes over it.
+"""A graph of larger sizes that serves smaller ones: padding is masked where an op reduces over it, and a
+proof shows that the real elements of its results equal those of the exact graph.
 
-bucket = bucketed(model, axes, sizes, probe, probe_sizes)     model at the bucket's sizes, probe at others
-reason = bucket.refuses(exact, {"n": 5})                      None: it serves the model at these sizes
-feed = bucket.pad({"x": x}, {"n": 5})                         then run bucket.model, and bucket.trim
+    bucket = bucketed(model, axes, sizes, probe, probe_sizes)  # model at ``sizes``, probe at ``probe_sizes``
+    reason = bucket.refuses(exact, {"n": 5})                   # None if the bucket serves these sizes
+    feed = bucket.pad({"x": x}, {"n": 5})                      # inputs for a run of bucket.model
+    outputs = bucket.trim(run(bucket.model, feed), {"n": 5})
 """
 
 from __future__ import annotations
@@ -35,10 +37,8 @@ from .regions import (
 )
 from .ruling import Call, Crosses, Lookup, Mask, Ruling
 
-__all__ = ["Axes", "Bucket", "Crosses", "bucketed"]
-
 _MASK = dtypes.from_numpy(np.dtype(np.bool_))
-# of an input: the symbol of each axis, None for a fixed one; or what it is a sum of, as ("n", 1)
+# axes of an input: for each axis a symbol, None if its size is fixed, or the terms of a sum, as ("n", 1)
 Axes = Mapping[str, Sequence[str | tuple[str | int, ...] | None]]
 
 
@@ -46,10 +46,11 @@ Axes = Mapping[str, Sequence[str | tuple[str | int, ...] | None]]
 class Bucket:
     """A model at the bucket's ``sizes`` whose real elements do not depend on its padding.
 
-    ``model``: reads the masks as inputs behind its own. ``inputs``, ``outputs``: their regions, by name and
-    in order; ``masks``: {input: the axis whose real elements it says}, ``places``: {input: the axis of which
-    it says where they are}. ``least``: sizes below which it serves none. ``source``: the model before it was
-    masked, ``regions``: of its entries.
+    ``model``: the masked model, whose inputs are the source's inputs and then the masks. ``inputs``: regions
+    of the inputs, by name. ``outputs``: regions of the outputs, in order. ``masks``: {mask input: axis whose
+    real elements are True in it}. ``places``: {input: axis whose real elements' indices it holds}. ``least``:
+    smallest sizes that the bucket serves. ``source``: the model before masking. ``regions``: regions of the
+    source's entries.
     """
 
     model: Model
@@ -63,15 +64,15 @@ class Bucket:
     regions: tuple[Region, ...]
 
     def refuses(self, exact: Model, sizes: Sizes) -> str | None:
-        """Why it does not serve the model at these sizes; None: what it computes of real elements is what
-        ``exact`` computes, node by node."""
+        """The reason why the bucket does not serve these sizes. None if the bucket serves them: a proof, node
+        by node, shows that its real elements equal the elements of ``exact``, the model at these sizes."""
         for label, size in self.least.items():
             if sizes[label] < size:
                 return f"an element is read that is there from {label} = {size} on"
         return difference(self.source, exact, self.regions, sizes)
 
     def padding(self, sizes: Sizes) -> int:
-        """Elements of the inputs that are padding at these sizes."""
+        """Number of padding elements in the inputs at these sizes."""
         return sum(
             math.prod(map(axis_size, region)) - math.prod(real_shape(region, sizes))
             for region in self.inputs.values()
@@ -80,8 +81,8 @@ class Bucket:
     def pad(
         self, inputs: Mapping[str, np.ndarray], sizes: Sizes, fill: Any = 0, masks: bool = True
     ) -> dict[str, np.ndarray]:
-        """The inputs at the bucket's sizes, and, with ``masks``, these. ``fill``: what padding is, a number
-        or a function of the dtype; no result depends on it."""
+        """The inputs padded to the bucket's sizes, and, if ``masks`` is true, the mask inputs. ``fill``:
+        value of padding, a number or a function of the dtype; no result depends on it."""
         found = {}
         for name, region in self.inputs.items():
             array = np.asarray(inputs[name])
@@ -94,12 +95,12 @@ class Bucket:
         return found | self.said(sizes) if masks else found
 
     def said(self, sizes: Sizes) -> dict[str, np.ndarray]:
-        """The inputs that say which elements are real, and where."""
+        """The inputs that the bucket adds: the masks, and the indices of the real elements."""
         masks = {name: real_mask(axis, sizes) for name, axis in self.masks.items()}
         return masks | {name: real_places(axis, sizes) for name, axis in self.places.items()}
 
     def trim(self, outputs: Sequence[np.ndarray], sizes: Sizes) -> list[np.ndarray]:
-        """The real elements of what it made: views where they are the first ones along each axis."""
+        """The real elements of the bucket's outputs: views if these elements come first along each axis."""
         return [
             array[at_real(region, sizes)] if labels_of(region) else array
             for array, region in zip(outputs, self.outputs, strict=True)
@@ -108,10 +109,10 @@ class Bucket:
 
 def bucketed(model: Model, axes: Axes, sizes: Sizes, probe: Model, probe_sizes: Sizes) -> Bucket:
     """The bucket of a model at ``sizes``. ``axes``: the symbols of its inputs' axes; ``probe``: the same
-    model at ``probe_sizes``, smaller ones, which show the sizes that its constants follow.
+    model at the smaller ``probe_sizes``; its differences show which constants depend on which sizes.
 
-    Models as front-ends make them, before rewriting. Raises Crosses where padding would reach a real element,
-    with the node.
+    Models are as front-ends make them, before rewriting. Raises Crosses, with the node, if padding would
+    affect a real element.
     """
     return _Bucketing(model, axes, sizes, probe, probe_sizes).run()
 
@@ -125,7 +126,7 @@ class _Bucketing:
         self.masks: dict[Axis, NetValue] = {}
         self.places: dict[Axis, NetValue] = {}
         self.least: dict[str, int] = {}
-        self.zeros: dict[NetValue, set[int]] = {}  # axes along which real rows have 0 where padding is
+        self.zeros: dict[NetValue, set[int]] = {}  # axes along which rows at padded places are 0
 
     def run(self) -> Bucket:
         if len(self.net) != len(self.probe) or len(self.net.inputs) != len(self.probe.inputs):
@@ -158,7 +159,7 @@ class _Bucketing:
         return tuple(self._fresh(a, b) for a, b in zip(value.shape, other.shape, strict=True))
 
     def _axis(self, size: int, symbol: str | tuple[str | int, ...] | None) -> Axis:
-        """The axis of an input that goes by a symbol, or by a sum of some and numbers."""
+        """The region of an input's axis whose size is a symbol, or a sum of symbols and numbers."""
         if symbol is None or size == 1:
             return plain(size)
         parts = symbol if isinstance(symbol, tuple) else (symbol,)
@@ -166,15 +167,18 @@ class _Bucketing:
         if not any(known):
             return plain(size)
         if not all(known):
-            raise Crosses(f"an axis of {' + '.join(map(str, parts))} has buckets of some of these only")
+            raise Crosses(
+                f"an axis of {' + '.join(map(str, parts))} has buckets for some of these symbols only"
+            )
         if len(parts) == 1:
             return (((size, str(parts[0])),),)
         sized = [(part, self.sizes[part]) if isinstance(part, str) else (None, part) for part in parts]
         return (tuple((size, None if size == 1 else part) for part, size in sized),)
 
     def _fresh(self, size: int, probed: int) -> Axis:
-        """The axis of a size here that has another size in the probe: the one symbol that explains both, else
-        the one sum by which an input's axis goes, else the one symbol that does with a number added."""
+        """The region of an axis whose size is ``size`` in this graph and ``probed`` in the probe. Sizes that
+        differ are explained by a symbol, else by a sum among the inputs' axes, else by a symbol plus a
+        number; in each case only one explanation may fit."""
         if size == probed:
             return plain(size)
         sums = {symbol for axes in self.axes.values() for symbol in axes if isinstance(symbol, tuple)}
@@ -185,10 +189,13 @@ class _Bucketing:
                 return self._axis(size, fit[0])
             if fit:
                 break
-        raise Crosses(f"an axis of {size}, at other sizes {probed}, follows no one dimension")
+        raise Crosses(
+            f"an axis has {size} elements, and {probed} at other sizes: no single dimension explains that"
+        )
 
     def _sizes_of(self, parts: Sequence[str | int]) -> tuple[int, int] | None:
-        """The size of a sum here and in the probe; None where it goes by a symbol without buckets."""
+        """(size in this graph, size in the probe) of a sum of symbols and numbers; None if a symbol in it has
+        no buckets."""
         if not all(part in self.sizes for part in parts if isinstance(part, str)):
             return None
         here, there = (
@@ -198,7 +205,8 @@ class _Bucketing:
         return here, there
 
     def _mask(self, axis: Axis) -> NetValue:
-        """The graph's input that says which elements of an axis are real."""
+        """The graph's input that is the mask of an axis' real elements; the input is added if it is
+        missing."""
         if axis not in self.masks:
             self.masks[axis] = self._said(
                 "real", axis, TensorType(_MASK, (axis_size(axis),)), len(self.masks)
@@ -206,7 +214,8 @@ class _Bucketing:
         return self.masks[axis]
 
     def _places(self, axis: Axis) -> NetValue:
-        """The graph's input that says where the real elements of an axis are."""
+        """The graph's input that holds the indices of an axis' real elements; the input is added if it is
+        missing."""
         if axis not in self.places:
             kind = TensorType("int32", (2 * axis_size(axis),))
             self.places[axis] = self._said("places", axis, kind, len(self.places))
@@ -222,7 +231,7 @@ class _Bucketing:
 
     def _node(self, node: NetNode, other: NetNode) -> None:
         if (node.op, len(node.outputs)) != (other.op, len(other.outputs)):
-            raise Crosses(f"node {node.name!r} is another one at other sizes")
+            raise Crosses(f"node {node.name!r} is a different node at other sizes")
         regions = tuple(self.regions[value] for value in node.inputs)
         try:
             ruling = self._ruling(node, other, regions)
@@ -232,7 +241,7 @@ class _Bucketing:
         if ruling.masks or ruling.lookups:
             made = self._masked(node, ruling)
             self.regions |= zip(made, ruling.regions, strict=True)
-            if node.op == "softmax":  # exp(-inf)
+            if node.op == "softmax":  # padding becomes exp(-inf) = 0
                 self.zeros[made[0]] = {mask.axis for mask in ruling.masks}
             self.net.replace_all(node, made)
 
@@ -254,9 +263,7 @@ class _Bucketing:
         )
         ruling = find_rule(node.op)(call)
         for region, probe in zip(ruling.regions, other.output_types, strict=True):
-            if (
-                real_shape(region, self.probe_sizes) != probe.shape
-            ):  # a mistake of the rule's, or a fixed size
+            if real_shape(region, self.probe_sizes) != probe.shape:  # the rule is wrong, or a size is fixed
                 raise Crosses(
                     f"{call.op} makes {probe} at other sizes, which does not follow from its inputs"
                 )
@@ -265,7 +272,8 @@ class _Bucketing:
         return ruling
 
     def _masked(self, node: NetNode, ruling: Ruling) -> list[NetValue]:
-        """The node, or what it becomes, over masked inputs."""
+        """The results of the node, or of its replacement, on masked inputs. ``ruling``: the padding rule's
+        result, which names the masks."""
         inputs = list(node.inputs)
         for mask in ruling.masks:
             inputs[mask.index] = self._where(inputs[mask.index], mask, node)
@@ -289,7 +297,7 @@ class _Bucketing:
         return made
 
     def _looked_up(self, indices: NetValue, lookup: Lookup, node: NetNode) -> NetValue:
-        """The indices of real elements as those of where these are."""
+        """Indices into the exact axis, converted by a lookup to indices into the padded axis."""
         places = self._places(lookup.axis)
         if lookup.column is None:
             return self.net.add("take", [places, indices], before=node, axis=0)
@@ -307,7 +315,8 @@ class _Bucketing:
         )
 
     def _along(self, axis: Axis, back: int, node: NetNode) -> NetValue:
-        """The mask of an axis that has ``back - 1`` axes behind it."""
+        """The mask of an axis, with ``back - 1`` dimensions of 1 added at its end to broadcast over the axes
+        that follow."""
         real = self._mask(axis)
         if back == 1:
             return real
@@ -318,8 +327,8 @@ class _Bucketing:
         return self.net.constant(Constant.of(array, "what padding is masked with"), "padding")
 
     def _mean(self, node: NetNode, masked: NetValue, ruling: Ruling) -> NetValue:
-        """A sum of what is real, by how many these are."""
-        attrs = node.attrs if node.op == "mean" else {"axes": (2, 3), "keepdims": True}  # of a global pool
+        """The sum of the real elements, divided by their number."""
+        attrs = node.attrs if node.op == "mean" else {"axes": (2, 3), "keepdims": True}  # as a global pool
         total = self.net.add("sum", [masked], before=node, **attrs)
         count = None
         size = masked.type.size // max(total.type.size, 1)
@@ -334,7 +343,7 @@ class _Bucketing:
         return self.net.add("divide", [total, count], before=node)
 
     def _bias(self, node: NetNode, masks: Sequence[Mask]) -> NetValue:
-        """The bias of an attention, -inf for padded keys."""
+        """The bias of an attention, with -inf added for padded keys."""
         keys, dtype = masks[0], node.output.dtype
         real = self._mask(self.regions[node.inputs[1]][keys.axis])
         own = node.inputs[3] if len(node.inputs) == 4 else self._number(0, dtype)

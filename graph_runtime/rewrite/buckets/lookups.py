@@ -1,5 +1,5 @@
-"""What padding does to ops that read elements at indices: an index into a padded axis counts real elements,
-so a bucket looks up where these are."""
+"""Padding rules of ops that read elements at indices. An index counts real elements, so a bucket looks up the
+place of that element in the padded axis."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from .regions import is_plain, single
 from .ruling import Call, Crosses, Lookup, Ruling
-
-__all__ = ["LOOKUPS"]
 
 
 def _take(call: Call) -> Ruling:
@@ -19,7 +17,7 @@ def _take(call: Call) -> Ruling:
     if is_plain(data[at]):
         return Ruling((region,), masks)
     label, places = single(data[at]), call.look(1)
-    if label and places is not None and places.size and places.min() >= 0:  # of rows that are real
+    if label and places is not None and places.size and places.min() >= 0:  # known indices of real rows
         return Ruling((region,), masks, least=((label, int(places.max()) + 1),))
     return Ruling((region,), masks, lookups=(Lookup(1, data[at]),))
 

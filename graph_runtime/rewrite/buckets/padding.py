@@ -1,8 +1,9 @@
-"""What padding does to each op: the regions of its results, and which inputs must be masked for them to hold.
+"""The padding rule of each op: the regions of its results, and the inputs that must be masked to make them
+right.
 
-A rule is ``rule(call) -> (regions of the results, masks)``; it raises ``Crosses`` with a reason where padding
-reaches real elements and no mask prevents it. ``RULES`` has them by op; a reduction over axes and an op of
-kind "elementwise" need none, and any other op without a rule takes inputs that are real throughout only.
+A rule is ``rule(call) -> (regions of the results, masks)``; it raises ``Crosses`` with a reason if padding
+affects real elements and no mask prevents it. ``RULES`` maps an op to its rule. Reductions over axes and ops
+of kind "elementwise" need no entry; any other op without a rule accepts only inputs without padding.
 """
 
 from __future__ import annotations
@@ -17,11 +18,9 @@ from .lookups import LOOKUPS
 from .regions import Axis, Region, is_plain, plain, reshaped, single
 from .ruling import Call, Crosses, Ruling
 
-__all__ = ["RULES", "find_rule"]
-
 
 def find_rule(op: str | None) -> Callable[[Call], Ruling]:
-    """The rule of an op; ``op`` None: of a function that a library knows."""
+    """The rule of an op. ``op``: name of the op; None for a function that only a library knows."""
     if op is not None and op in RULES:
         return RULES[op]
     entry = None if op is None else registry.get(op)
@@ -43,7 +42,7 @@ def _whole(call: Call) -> Ruling:
 
 
 def _joined(call: Call, regions: Sequence[Region], shape: Sequence[int]) -> Region:
-    """The region of what inputs broadcast to."""
+    """The region of the result of broadcasting the inputs together."""
     found = []
     for back in range(len(shape), 0, -1):
         axes = [r[-back] for r in regions if len(r) >= back and r[-back] != ()]
@@ -53,7 +52,7 @@ def _joined(call: Call, regions: Sequence[Region], shape: Sequence[int]) -> Regi
     return tuple(found)
 
 
-_INTEGER_TRAPS = ("divide", "mod", "power")  # whose kernels refuse some integers as input 1
+_INTEGER_TRAPS = ("divide", "mod", "power")  # integer kernels refuse some values of input 1, such as 0
 
 
 def _elementwise(call: Call) -> Ruling:
@@ -113,7 +112,7 @@ def _concatenate(call: Call) -> Ruling:
         elif len(region[at]) == 1:
             segments += region[at][0]
         else:
-            raise Crosses(f"concatenate along axis {at}, a product of padded ones")
+            raise Crosses(f"concatenate along axis {at}, a product of padded axes")
     axis: Axis = (tuple(segments),)
     if is_plain(axis):
         axis = plain(call.made[0].shape[at])
@@ -153,9 +152,9 @@ def _slice(call: Call) -> Ruling:
         if is_plain(axis):
             new[at] = call.new(0, at)
         elif start == 0 and step == 1 and end >= 0 and made.shape[at] == kind.shape[at]:
-            continue  # all of it
+            continue  # the slice takes the whole axis
         elif start >= 0 and end >= 0 and single(axis) and made.shape[at] == call.probe[0].shape[at]:
-            new[at] = plain(made.shape[at])  # real, as the exact graph has them, too
+            new[at] = plain(made.shape[at])  # the slice has only real elements, as in the exact graph
         else:
             raise Crosses(f"slice of axis {at}, which is padded, from {start} to {end}")
     return Ruling((tuple(new),))
@@ -199,14 +198,14 @@ def _reduce(call: Call) -> Ruling:
 
 
 def _neutral(op: str, dtype: str) -> float:
-    """What an element may be that a reduction does not see."""
+    """A fill value that does not change the result of the reduction ``op``: 0 for a sum."""
     low, high = _ends(dtype)
     value = min(max(registry.require(op).neutral or 0, low), high)
     return value if dtype in dtypes.FLOATS else int(value)
 
 
 def _ends(dtype: str) -> tuple[float, float]:
-    """The least and the greatest number of a dtype."""
+    """The smallest and the largest number of a dtype."""
     if dtypes.is_integer(dtype):
         info = np.iinfo(dtypes.to_numpy(dtype))
         return int(info.min), int(info.max)
@@ -214,13 +213,14 @@ def _ends(dtype: str) -> tuple[float, float]:
 
 
 def _found_along(call: Call) -> Ruling:
-    """argmax, argmin and topk: places of elements along an axis."""
+    """Rule of argmax, argmin and topk: their results are indices along an axis."""
     region, at = call.inputs[0], call.axis()
-    masks = call.over(0, [at], _ends(call.types[0].dtype)[0 if _finds_most(call) else 1])
+    most = bool(call.attrs["largest"]) if call.op == "topk" else call.op == "argmax"
+    masks = call.over(0, [at], _ends(call.types[0].dtype)[0 if most else 1])
     if masks and not single(region[at]):
-        raise Crosses(f"{call.op} along axis {at}, whose padding is not behind what is real")
+        raise Crosses(f"{call.op} along axis {at}, whose padding is not behind all real elements")
     if masks and call.attrs.get("total"):
-        raise Crosses("topk in total order, in which NaN comes behind any padding")
+        raise Crosses("topk in total order, in which a NaN may come after the padding")
     new = []
     for k, made in enumerate(call.made):
         axes = list(region)
@@ -229,15 +229,11 @@ def _found_along(call: Call) -> Ruling:
         elif call.op == "topk":
             axes[at] = call.new(k, at)
             if not is_plain(axes[at]):
-                raise Crosses(f"topk of as many as axis {at} has, which is padded")
+                raise Crosses(f"topk of all elements of axis {at}, which is padded")
         else:
             axes[at] = ()
         new.append(tuple(axes))
     return Ruling(tuple(new), tuple(masks))
-
-
-def _finds_most(call: Call) -> bool:
-    return bool(call.attrs["largest"]) if call.op == "topk" else call.op == "argmax"
 
 
 def _cumsum(call: Call) -> Ruling:
@@ -271,7 +267,7 @@ def _dense(call: Call) -> Ruling:
 
 
 def _no_epilogue(call: Call, inputs: int) -> None:
-    """Regions of what an epilogue reads are not looked at."""
+    """Raise Crosses if the epilogue reads inputs of its own: their regions are not analysed."""
     if call.attrs["epilogue"]:
         raise Crosses(f"{call.op} with an epilogue")
     for index in range(inputs, len(call.inputs)):
@@ -303,7 +299,7 @@ def _attention(call: Call) -> Ruling:
 
 
 def _per_image(call: Call) -> Ruling:
-    """Axis 0 of input 0 counts images, each of which is computed by itself."""
+    """Rule of ops whose axis 0 of input 0 counts images, each computed separately."""
     call.need_plain(0, range(1, len(call.inputs[0])))
     for index in range(1, len(call.inputs)):
         call.need_plain(index)
@@ -314,8 +310,9 @@ def _per_image(call: Call) -> Ruling:
 
 
 def _conv(call: Call) -> Ruling:
-    """Along a padded axis windows go one by one and there are as many as elements; zeros stand behind what is
-    real, as they do at the exact size."""
+    """Rule of convolutions. Along a padded axis the stride must be 1 and there must be as many windows as
+    elements. The padding is masked with 0, so that zeros follow the real elements as they do at the exact
+    size."""
     x, image = call.inputs[0], len(call.inputs[0]) - 2
     padded = [at for at in range(2, len(x)) if not is_plain(x[at])]
     if not padded or call.attrs.get("layout", "NCHW") != "NCHW":
@@ -332,7 +329,7 @@ def _conv(call: Call) -> Ruling:
 
 
 def _global_pool(call: Call) -> Ruling:
-    """One element of an image, of all that is real."""
+    """Rule of global pools: one element per image, computed from all its real elements."""
     x = call.inputs[0]
     if call.attrs.get("layout", "NCHW") != "NCHW":
         return _per_image(call)
@@ -346,7 +343,8 @@ def _global_pool(call: Call) -> Ruling:
 
 
 def _recurrent(call: Call) -> Ruling:
-    """Rows of the batch are computed each by itself; it is axis 1 of gates and states, 2 of the results."""
+    """Rule of recurrent ops: rows of the batch are computed separately; the batch is axis 1 of gates and
+    states, and axis 2 of the results."""
     batch = call.inputs[0][1]
     for index, region in enumerate(call.inputs):
         at = 1 if index != 1 and len(region) == 3 else 0 if len(region) == 1 else -1

@@ -1,5 +1,5 @@
-"""The proof that a bucket serves other sizes: node by node, the graph at these is the real part of its own
-graph."""
+"""Proof that a bucket serves other sizes: each node of the graph at those sizes equals the real part of the
+node in the bucket's graph."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from ...ir.graph import Graph, NodeView
 from ...ir.model import Constant, Model
 from .regions import Region, Sizes, at_real, real_shape
 
-__all__ = ["difference"]
-
-# attributes that only say sizes, which the types of the results say, too
+# attributes that only give sizes; the proof compares the types of results instead
 _SIZES = {"reshape": "shape", "broadcast_to": "shape", "slice": "ends", "tile": "repeats"}
 
 
 def difference(model: Model, exact: Model, regions: Sequence[Region], sizes: Sizes) -> str | None:
-    """Where the graph at these sizes is not the real part of the model's."""
+    """The first difference between ``exact``, the graph at ``sizes``, and the real part of the model's graph;
+    None if they are equal."""
     ours, others = model.graph, exact.graph
     same = ours.num_nodes == others.num_nodes and ours.input_names == others.input_names
     if not same or any(
@@ -51,7 +50,8 @@ def difference(model: Model, exact: Model, regions: Sequence[Region], sizes: Siz
 
 
 def _entries(graph: Graph) -> list[int]:
-    """Entries as a Net has them: of the inputs, then of the nodes in their order."""
+    """Entries of the graph in a Net's order: first the entries of the inputs, then the entries of the
+    nodes."""
     inputs = graph.inputs.tolist()
     of_inputs = set(inputs)
     rows = graph.row_ptr.tolist()

@@ -1,10 +1,13 @@
-"""Regions: which elements of a tensor at a bucket's sizes are real, those of the tensor at the exact sizes.
+"""Regions: which elements of a tensor at a bucket's sizes are real, that is, elements of the tensor at the
+exact sizes.
 
-An axis is a product of factors, outermost first, a factor a row of segments: a segment of a label is real as
-far as that label's size goes, one without a label is real throughout.
+An axis is a product of factors, outermost first, and a factor is a row of segments. In a segment with a
+label, as many elements are real as the size that the label stands for; in a segment without a label, all are.
 
-    [batch, 12, n, 64] -> (n:8,), (12), (n:16,), (64)     reshaped to [batch * 12, n * 64], the factors stay
-    a cache of n rows and a new one                        one factor of two segments, (n:16, 1)
+    tensor                           its region
+    [batch, 12, n, 64]               axes (batch:8), (12), (n:16), (64) of one factor each
+    [batch * 12, n * 64]             axes (batch:8)(12) and (n:16)(64) of two factors each, after a reshape
+    [n + 1], a cache and a new row   axis (n:16, 1) of one factor with two segments
 """
 
 from __future__ import annotations
@@ -17,25 +20,7 @@ import numpy as np
 
 from ...ir.graph import TensorType
 
-__all__ = [
-    "Axis",
-    "Factor",
-    "Region",
-    "Segment",
-    "Sizes",
-    "at_real",
-    "axis_size",
-    "is_plain",
-    "labels_of",
-    "plain",
-    "real_mask",
-    "real_places",
-    "real_shape",
-    "reshaped",
-    "single",
-]
-
-Segment = tuple[int, str | None]  # elements at the bucket's sizes, and the label of those that are real
+Segment = tuple[int, str | None]  # (number of elements, label that counts the real elements; None: all)
 Factor = tuple[Segment, ...]
 Axis = tuple[Factor, ...]
 Region = tuple[Axis, ...]
@@ -43,22 +28,22 @@ Sizes = Mapping[str, int]
 
 
 def plain(size: int) -> Axis:
-    """An axis that is real throughout."""
+    """An axis without padding."""
     return () if size == 1 else (((size, None),),)
 
 
 def is_plain(axis: Axis) -> bool:
-    """Whether all of an axis is real."""
+    """Whether an axis has no padding."""
     return all(label is None for factor in axis for _, label in factor)
 
 
 def labels_of(region: Region) -> set[str]:
-    """The labels that a region goes by."""
+    """The labels that occur in a region."""
     return {label for axis in region for factor in axis for _, label in factor if label is not None}
 
 
 def axis_size(axis: Axis) -> int:
-    """Elements of an axis, real and padded."""
+    """Number of elements of an axis, real and padded."""
     return math.prod(_size(factor) for factor in axis)
 
 
@@ -67,8 +52,8 @@ def _size(factor: Factor) -> int:
 
 
 def single(axis: Axis) -> str | None:
-    """The label of an axis whose real elements are the first ones, as many as the label's size; None for any
-    other."""
+    """The label of an axis whose real elements are its first ones, up to the label's size; None for an axis
+    whose real elements lie in another way."""
     if len(axis) == 1 and len(axis[0]) == 1:
         return axis[0][0][1]
     return None
@@ -87,7 +72,7 @@ def _real(segment: Segment, sizes: Sizes) -> int:
 
 
 def real_mask(axis: Axis, sizes: Sizes) -> np.ndarray:
-    """bool [elements of the axis]: which are real."""
+    """A mask of the elements of an axis, which is True for the real elements."""
     mask = np.ones(1, np.bool_)
     for factor in axis:
         own = np.concatenate([np.arange(size) < _real((size, label), sizes) for size, label in factor])
@@ -96,8 +81,9 @@ def real_mask(axis: Axis, sizes: Sizes) -> np.ndarray:
 
 
 def real_places(axis: Axis, sizes: Sizes) -> np.ndarray:
-    """int32 [twice the elements of the axis]: by the index of an element in the exact axis, negative ones
-    from the end, where it is here; what is no index there is none here."""
+    """int32 [twice the elements of the padded axis]: the index into the padded axis at each index into the
+    exact axis. The places of indices >= 0 come first; the places of negative indices, which count from the
+    end, come last. The values between are arbitrary."""
     at = np.flatnonzero(real_mask(axis, sizes))
     places = np.full(2 * axis_size(axis), np.iinfo(np.int32).max, np.int32)
     places[: len(at)] = at
@@ -106,7 +92,7 @@ def real_places(axis: Axis, sizes: Sizes) -> np.ndarray:
 
 
 def _positions(region: Region, sizes: Sizes) -> tuple[slice | np.ndarray, ...]:
-    """What takes the real elements along each axis: a slice where they are the first ones."""
+    """Index of the real elements along each axis: a slice if they come first."""
     found: list[slice | np.ndarray] = []
     for axis in region:
         at = np.flatnonzero(real_mask(axis, sizes))
@@ -115,7 +101,7 @@ def _positions(region: Region, sizes: Sizes) -> tuple[slice | np.ndarray, ...]:
 
 
 def at_real(region: Region, sizes: Sizes) -> Any:
-    """numpy's index of the real elements: slices where they are the first ones along each axis."""
+    """An index of numpy that selects the real elements: slices if they come first along each axis."""
     found = _positions(region, sizes)
     if all(isinstance(each, slice) for each in found):
         return tuple(found)
@@ -123,8 +109,8 @@ def at_real(region: Region, sizes: Sizes) -> Any:
 
 
 def reshaped(region: Region, kind: TensorType) -> Region | None:
-    """The region of the same elements in another shape; None where an axis would begin inside of a factor
-    that is not real throughout."""
+    """The region of the same elements in another shape; None if an axis would begin inside a factor with
+    padding."""
     factors = _merged([factor for axis in region for factor in axis])
     found: list[Axis] = []
     for size in kind.shape:
@@ -149,7 +135,7 @@ def reshaped(region: Region, kind: TensorType) -> Region | None:
 
 
 def _merged(factors: Sequence[Factor]) -> list[Factor]:
-    """Neighbours that are real throughout as one."""
+    """The factors, with neighbours without padding merged."""
     found: list[Factor] = []
     for factor in factors:
         if _size(factor) == 1 and is_plain((factor,)):

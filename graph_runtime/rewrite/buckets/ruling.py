@@ -1,4 +1,5 @@
-"""What a rule of buckets is given, and what it says: the regions of an op's inputs, those of its results."""
+"""Arguments and results of a padding rule: an op with the regions of its inputs, and the regions of its
+results."""
 
 from __future__ import annotations
 
@@ -11,16 +12,14 @@ import numpy as np
 from ...ir.graph import TensorType
 from .regions import Axis, Region, is_plain
 
-__all__ = ["Call", "Crosses", "Lookup", "Mask", "Ruling"]
-
 
 class Crosses(Exception):
-    """Padding reaches real elements; its text says where."""
+    """Padding affects real elements; the error's text names the place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Input ``index`` gets ``fill`` where ``axis`` of it is padding."""
+    """A mask: input ``index`` gets ``fill`` where its ``axis`` is padding."""
 
     index: int
     axis: int
@@ -29,8 +28,8 @@ class Mask:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Input ``index`` has indices of elements of a padded ``axis``, as the exact graph counts them.
-    ``column`` of its last axis has them, None: all of it."""
+    """A lookup: input ``index`` holds indices into a padded ``axis``, which count elements of the exact
+    graph. ``column``: the column of the input's last axis that holds the indices; None: all columns do."""
 
     index: int
     axis: Axis
@@ -39,9 +38,10 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """``regions``: of the results. ``masks``, ``lookups``: what must be done to the inputs. ``how``: what
-    the op becomes: "" itself, "mean" a masked sum over a count, "attention" with a bias that hides padding.
-    ``least``: labels whose size must not be smaller."""
+    """Result of a rule. ``regions``: regions of the op's results. ``masks``, ``lookups``: changes of the op's
+    inputs. ``how``: kind of the op's replacement: "" (the op stays), "mean" (a masked sum divided by a count)
+    or "attention" (an attention whose bias hides padding). ``least``: (label, smallest size for which the
+    ruling holds)."""
 
     regions: tuple[Region, ...]
     masks: tuple[Mask, ...] = ()
@@ -52,9 +52,10 @@ class Ruling:
 
 @dataclass(frozen=True)
 class Call:
-    """An op at a bucket's sizes. ``inputs``: their regions; ``look(i)``: values of input i where it is a
-    small constant. ``fresh(size, probed)``: the axis that an op makes anew, by its size here and in the graph
-    at other sizes, ``probe``: the results' types there."""
+    """An op at a bucket's sizes. ``inputs``: regions of its inputs. ``made``: types of its results at the
+    bucket's sizes; ``probe``: types of its results in the graph at other sizes. ``fresh(size, probed)``:
+    function that gives a new axis of a result from its sizes in these two graphs. ``look(i)``: function that
+    gives the values of input i if they are a small constant."""
 
     op: str
     attrs: Mapping[str, Any]
@@ -66,20 +67,20 @@ class Call:
     look: Callable[[int], np.ndarray | None]
 
     def axis(self, name: str = "axis", index: int = 0) -> int:
-        """The axis that an attribute names, counted from the front."""
+        """The axis that an attribute names, as an index >= 0."""
         return int(self.attrs[name]) % max(len(self.types[index].shape), 1)
 
     def over(self, index: int, axes: Sequence[int], fill: float) -> list[Mask]:
-        """Masks of those axes of an input that are padded."""
+        """Masks for the padded axes among the given axes of an input."""
         return [Mask(index, at, fill) for at in axes if not is_plain(self.inputs[index][at])]
 
     def need_plain(self, index: int, axes: Sequence[int] | None = None) -> None:
-        """Raise Crosses unless these axes of an input (all) are real throughout."""
+        """Raise Crosses unless the given axes of an input (by default all) have no padding."""
         region = self.inputs[index]
         for at in range(len(region)) if axes is None else axes:
             if not is_plain(region[at]):
                 raise Crosses(f"{self.op} goes over axis {at} of input {index}, which is padded")
 
     def new(self, result: int, at: int) -> Axis:
-        """An axis of a result that no axis of an input became."""
+        """The region of axis ``at`` of a result, if that axis comes from no axis of an input."""
         return self.fresh(self.made[result].shape[at], self.probe[result].shape[at])

@@ -1,16 +1,17 @@
-"""Buckets of a graph whose sizes change: which of them serves the sizes of a run, and why none does.
+"""Buckets of a graph whose sizes change from run to run: the bucket that serves the sizes of a run, or the
+reason why none does.
 
-    buckets = Buckets({"n": [16, 64]})                  or {"n": power_of_two}
-    bucket = buckets.serving({"n": 5}, model_at, axes)  model_at({"n": 16}) -> the Model at these sizes
-    if bucket is None:                                  buckets.reasons says why: run model_at({"n": 5})
-        ...
-    else:                                               a program of bucket.model, kept by id(bucket.model)
-        outputs = bucket.trim(run(program, bucket.pad(inputs, {"n": 5})), {"n": 5})
+    buckets = Buckets({"n": [16, 64]})                  # or Buckets({"n": power_of_two})
+    bucket = buckets.serving({"n": 5}, model_at, axes)  # model_at({"n": 16}) makes the Model at these sizes
+    if bucket is None:                                  # buckets.reasons says why no bucket serves them
+        outputs = run(model_at({"n": 5}), inputs)
+    else:
+        outputs = bucket.trim(run(bucket.model, bucket.pad(inputs, {"n": 5})), {"n": 5})
 
-``axes`` says which symbol each axis of an input is: {"ids": ("batch", "n"), "x": (None, "n")}. A bucket is
-proven once, and once more for each set of sizes that it is asked to serve (that needs model_at of these, no
-program); model_at may raise Crosses where no bucket can serve a graph. base/least_recent.py keeps the
-programs; both are for any front-end, torch's too.
+``axes`` gives the symbol of each axis of an input: {"ids": ("batch", "n"), "x": (None, "n")}. A bucket is
+proven once, and once more for each set of sizes that it serves (which takes model_at() at these sizes, but no
+run); model_at may raise Crosses if no bucket can serve a graph. base/least_recent.py caches results; both
+modules serve any front-end, including torch's.
 """
 
 from __future__ import annotations
@@ -25,20 +26,19 @@ from ...ir.model import Model
 from .bucket import Axes, Bucket, Crosses, bucketed
 from .regions import Sizes
 
-__all__ = ["Buckets", "Choice", "power_of_two", "with_room"]
-
 Choice = Sequence[int] | Callable[[int], int]
-_MOST_SIZE = 2**31 - 1  # of a bucket
-_MOST_PROOFS = 4096  # sizes of which it is remembered what serves them
+_MOST_SIZE = 2**31 - 1  # largest size of a bucket
+_MOST_PROOFS = 4096  # number of sizes whose bucket is remembered
 
 
 def power_of_two(size: int) -> int:
-    """The bucket of a size: the next power of two."""
+    """The bucket of a size: the smallest power of two that holds the size."""
     return 1 << max(size - 1, 0).bit_length()
 
 
 def with_room(size: int) -> int:
-    """The bucket of a size that grows from run to run: 128 times the next power of four."""
+    """The bucket of a size, with room for growth from run to run: the smallest product of 128 and a power of
+    four that holds the size."""
     bucket = 128
     while bucket < size:
         bucket *= 4
@@ -47,12 +47,12 @@ def with_room(size: int) -> int:
 
 @dataclass(eq=False)
 class Buckets:
-    """``choices``: {symbol: bucket sizes, or a function from a size to that of its bucket}. Symbols that it
-    does not name have their exact sizes.
+    """The buckets of a graph. ``choices``: {symbol: bucket sizes, or a function from a size to the size of
+    its bucket}. Symbols without an entry keep their exact sizes.
 
-    Counted: ``runs`` that a bucket served, ``padded`` elements of inputs that were not real in these, and
-    ``exact`` runs. ``reasons``: {sizes: why no bucket serves them}, of the last of them. Raises InputError
-    for bucket sizes that are no positive integers.
+    Counts: ``runs``: number of runs that a bucket served; ``padded``: number of padding elements in the
+    inputs of these runs; ``exact``: number of runs without a bucket. ``reasons``: {sizes: why no bucket
+    serves them}, for the latest sizes. Raises InputError for bucket sizes that are not positive integers.
     """
 
     choices: Mapping[str, Choice]
@@ -73,7 +73,7 @@ class Buckets:
                 raise InputError(text, got=choice)
 
     def serving(self, sizes: Sizes, model_at: Callable[[Sizes], Model], axes: Axes) -> Bucket | None:
-        """The bucket that serves these sizes, None where none does. Raises what ``model_at`` raises for the
+        """The bucket that serves these sizes; None if no bucket does. Raises what ``model_at`` raises for the
         exact sizes."""
         key = tuple(sorted(sizes.items()))
         if key not in self._served:
@@ -86,13 +86,14 @@ class Buckets:
         return bucket
 
     def say(self, sizes: Sizes, reason: str) -> None:
-        """Add to ``reasons``."""
+        """Add the reason why no bucket serves these sizes to ``reasons``."""
         _remember(
             self.reasons, ", ".join(f"{name}={size}" for name, size in sorted(sizes.items())), reason, 64
         )
 
     def count(self, bucket: Bucket | None, sizes: Sizes) -> None:
-        """Count a run that a bucket served, or none: of a caller that remembers which it was."""
+        """Count a run that ``bucket`` served (None: a run without a bucket); for callers that keep the bucket
+        of their sizes."""
         if bucket is None:
             self.exact += 1
         else:
@@ -100,7 +101,7 @@ class Buckets:
             self.padded += bucket.padding(sizes)
 
     def buckets(self) -> list[Bucket]:
-        """Those that were proven."""
+        """The proven buckets."""
         return [each for each in self._made.values() if isinstance(each, Bucket)]
 
     def _find(self, sizes: Sizes, model_at: Callable[[Sizes], Model], axes: Axes) -> Bucket | str:
@@ -134,7 +135,8 @@ def _remember(table: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> 
 
 
 def _bucket_size(choice: Choice, size: int) -> int | None:
-    """The bucket of a size; None: it has none. Of no elements there is no padding to speak of."""
+    """The bucket size that ``choice`` gives for a size; None if no bucket is large enough, or if the size is
+    0."""
     if size < 1:
         return None
     if callable(choice):
@@ -143,10 +145,10 @@ def _bucket_size(choice: Choice, size: int) -> int | None:
 
 
 def _bucket_at(full: Sizes, chosen: Sizes, model_at: Callable[[Sizes], Model], axes: Axes) -> Bucket | str:
-    """The bucket of these sizes, or why it cannot be."""
+    """The bucket of these sizes, or the reason why there is none."""
     others = {}
     for back, (symbol, size) in enumerate(chosen.items(), 1):
-        if size == 2:  # of one element ops have other shapes
+        if size == 2:  # a size of 1 would give ops other shapes
             others[symbol] = size + back
         else:
             others[symbol] = size - back if size - back > 1 else max(size - 1, 1)

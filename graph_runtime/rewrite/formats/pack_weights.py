@@ -1,12 +1,12 @@
 """The rule that puts constant weights of cpu products into panels, once, when a model is compiled.
 
-    dense(x, w)        ->  dense(x, panels, packed=n)
-    matmul(x, w)       ->  dense(x, panels, packed=n)      w constant and of two dimensions
-    dense(x, w)        ->  dense(x, panels, packed=n, levels=[bits, block])    w of few bits (Constant)
-    lstm(x, w, ..)     ->  lstm(x, panels, .., packed)     gru and rnn, too
+    dense(x, w)     ->  dense(x, panels, packed=n)
+    dense(x, w)     ->  dense(x, panels, packed=n, levels=[bits, block]) if w has few bits (Constant)
+    matmul(x, w)    ->  dense(x, panels, packed=n) if w is a constant of two dimensions
+    lstm(x, w, ..)  ->  lstm(x, panels, .., packed); gru and rnn likewise
 
-With ``measure`` (``compile --tune``) OpenBLAS serves where it is there and faster: dense(x, w,
-kernel=dense_blas), whose weights are plain.
+With ``measure`` (``compile --tune``), OpenBLAS is used if it is installed and faster: dense(x, w,
+kernel=dense_blas), whose weight is not packed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ...base.machine.devices import HOST_KERNELS, kernels_of
+from ...base.machine.descriptors import HOST_KERNELS
+from ...base.machine.devices import kernels_of
 from ...ir.graph import TensorType
 from ...ir.model import Constant
 from ...ir.ops import registry
@@ -27,30 +28,20 @@ from ...ir.ops.products.winograd import pack_winograd, winograd_type
 from ...ir.ops.targets import panel_columns
 from ..net import Net, NetNode, NetValue
 
-__all__ = [
-    "Measure",
-    "is_host",
-    "pack_recurrent_weights",
-    "pack_weights",
-    "packed_convolution",
-    "packed_weight",
-    "without_defaults",
-]
-
 _KEPT = ("epilogue",)
 _PANELS, _LIBRARY = "dense_packed", "dense_blas"
-_GAIN = 0.95  # less is not worth a bundle that wants the library wherever it goes
-# (op, attributes, input types, names of kernels) -> seconds by name, of those that are there
+_GAIN = 0.95  # ratio of times: with a smaller gain, a bundle that needs the library does not pay
+# function of (op, attributes, input types, names of kernels): {name: seconds} of the kernels that exist
 Measure = Callable[[str, Mapping[Any, Any], Sequence[TensorType], Sequence[str]], Mapping[str, float]]
 
 
 def is_host(node: NetNode) -> bool:
-    """Whether it runs the kernels of a cpu."""
+    """Whether the node runs on kernels of a cpu."""
     return kernels_of((node.device or "").partition(":")[0]) == HOST_KERNELS
 
 
 def pack_weights(net: Net, measure: Measure | None = None) -> None:
-    """Weights of dense and matmul on cpu in panels."""
+    """Put weights of dense and matmul on cpu into panels."""
     packed, plain = list[NetNode](), list[NetNode]()
     for node in net.nodes("dense", "matmul"):
         if _takes_panels(node):
@@ -67,7 +58,7 @@ def pack_weights(net: Net, measure: Measure | None = None) -> None:
 
 
 def pack_recurrent_weights(net: Net) -> None:
-    """Constant weights of lstm, gru and rnn on cpu in panels."""
+    """Put constant weights of lstm, gru and rnn on cpu into panels."""
     packed = []
     for node in net.nodes(*CELLS):
         weights = node.inputs[1]
@@ -96,7 +87,7 @@ def pack_recurrent_weights(net: Net) -> None:
 
 
 def packed_weight(net: Net, node: NetNode, weight: NetValue, transpose: bool, n: int, k: int) -> NetValue:
-    """A constant weight in panels, as a constant beside ``node``."""
+    """A constant weight in panels, as a new constant."""
     constant, op = weight.constant, registry.require("pack_panels")
     made = panel_type(n, k)
     assert constant is not None, f"{weight.name} is no constant"
@@ -115,8 +106,8 @@ def packed_weight(net: Net, node: NetNode, weight: NetValue, transpose: bool, n:
 
 
 def packed_convolution(net: Net, node: NetNode, winograd: bool) -> NetValue:
-    """The constant weight of a conv2d NCHW in panels, or for Winograd's tiles, as a constant beside
-    ``node``."""
+    """The constant weight of a conv2d NCHW in panels, or transformed for Winograd's tiles, as a new
+    constant."""
     weight, group = node.inputs[1], node.attrs["group"]
     o, channels, kh, kw = weight.shape
     if not winograd and (group == 1 or is_narrow(o, channels, group)):
@@ -140,13 +131,14 @@ def packed_convolution(net: Net, node: NetNode, winograd: bool) -> NetValue:
 
 
 def without_defaults(op: str, attrs: Mapping[str, Any], keep: tuple[str, ...]) -> dict[str, Any]:
-    """Those attributes of a node that another one takes over."""
+    """{name: value} of the attributes named in ``keep`` that differ from their defaults, for the node's
+    replacement."""
     defaults = {a.name: a.default for a in registry.require(op).attrs}
     return {name: attrs[name] for name in keep if name in attrs and attrs[name] != defaults.get(name)}
 
 
 def _takes_panels(node: NetNode) -> bool:
-    """A float32 product on cpu whose weight is a constant of its own plane."""
+    """Whether the node is a float32 product on cpu with a constant 2-d weight."""
     return (
         is_host(node)
         and node.inputs[1].constant is not None
@@ -160,12 +152,12 @@ class _Product:
     def __init__(self, node: NetNode):
         self.node = node
         self.x, self.w, *self.rest = node.inputs
-        self.flipped = node.op == "matmul" and not node.attrs["transpose_b"]  # w lies as [k, n]
+        self.flipped = node.op == "matmul" and not node.attrs["transpose_b"]  # w is stored as [k, n]
         self.n, self.k = self.w.shape[::-1] if self.flipped else self.w.shape
         self.attrs = without_defaults(node.op_name, node.attrs, _KEPT)
 
     def library_wins(self, measure: Measure) -> bool:
-        """Whether the library's kernel is there and clearly faster than that of panels."""
+        """Whether the library's kernel exists and is clearly faster than the kernel for panels."""
         rest = [self._row_type(value.type) for value in self.rest]
         plain = TensorType("float32", (self.n, self.k))
         theirs = measure("dense", self.attrs, [self.x.type, plain, *rest], [_LIBRARY])
@@ -193,7 +185,7 @@ class _Product:
         self._replace(net, packed_weight(net, self.node, self.w, self.flipped, self.n, self.k), packed=self.n)
 
     def _plain(self, net: Net) -> NetValue:
-        """The weight as [n, k], as a constant beside the node."""
+        """The weight as [n, k], as a new constant."""
         constant, made = self.w.constant, TensorType("float32", (self.n, self.k))
         assert constant is not None, f"{self.w.name} is no constant"
         value = net.constant(
@@ -211,8 +203,8 @@ class _Product:
         net.replace(self.node.output, made)
 
     def _row_type(self, type_: TensorType) -> TensorType:
-        """Of a bias or an epilogue's input as dense takes it: one for each row, or the same for all. A matmul
-        also takes what is the same for all of its batches."""
+        """The type with which dense reads a bias or an input of the epilogue: ``type_`` itself if it has one
+        row or as many rows as the result; else ``type_`` broadcast to all rows of the result."""
         rows = self.node.output.shape[:-1]
         own = (1,) * (1 + len(rows) - len(type_.shape)) + type_.shape[:-1]
         if own == rows or all(n == 1 for n in own):

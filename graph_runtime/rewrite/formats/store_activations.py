@@ -2,10 +2,9 @@
 
     conv2d(x, pairs of panels)  ->  cast(conv2d(cast(x), pairs of panels))
 
-and of casts there and back between two such nodes nothing is left. A node that takes part computes in float32
-and rounds what it makes once (docs/cpu.md). Which do is decided by the bytes that go to and from memory: a
-tensor in bfloat16 has half of them, a cast reads one and writes the other. Inputs and outputs of the graph
-keep their types.
+and the two casts between such nodes vanish. Such a node computes in float32 and rounds its result once
+(docs/cpu.md). Nodes are chosen by the bytes moved to and from memory: bfloat16 halves those of a tensor, but
+a cast reads one tensor and writes another. Inputs and outputs of the graph keep their types.
 """
 
 from __future__ import annotations
@@ -15,25 +14,24 @@ from collections.abc import Iterable, Mapping
 from ...base.errors import GraphError, UnsupportedOpError
 from ...ir.ops import registry
 from ...ir.ops.epilogue import own_inputs
-from ...ir.ops.products.halves import IN_REGISTERS, SUMMED_IN, takes_halves
+from ...ir.ops.products.halves import IN_REGISTERS, takes_halves
 from ...ir.ops.products.packed import PAIRED
+from ...ir.ops.rules import SUMMED_IN
 from ..net import Net, NetNode, NetValue
 from .pack_weights import is_host
 from .store_weights import HOST_FORMATS
 from .widening import constant_in
 
-__all__ = ["store_activations"]
-
 _WIDE = SUMMED_IN[0]
 _FORMAT = HOST_FORMATS[1]
-_CAST = 65536  # bytes that move in the time of a cast's call
+_CAST = 65536  # bytes moved in the time that a call of a cast takes
 _POOLS = ("max_pool2d", "avg_pool2d", "global_max_pool2d", "global_avg_pool2d")
 _COMPUTE = ("conv2d", *_POOLS)
 _MOVES = ("concatenate", "slice", "pad", "take", "transpose")
 
 
 def store_activations(net: Net, formats: Mapping[str, str]) -> None:
-    """What the nodes hand over whose format is bf16, in bfloat16. ``formats``: name -> format."""
+    """Store tensors between the nodes whose format is bf16 in bfloat16. ``formats``: name -> format."""
     able = [n for n in net.nodes() if formats.get(n.name) == _FORMAT and is_host(n) and _takes(n)]
     chosen = _chosen(able)
     halves, stored = dict[NetValue, NetValue](), list[NetNode]()
@@ -52,11 +50,11 @@ def store_activations(net: Net, formats: Mapping[str, str]) -> None:
         net.note("store_activations", text, stored)
 
 
-# ---------------------------------------------------------------- which nodes can
+# ---------------------------------------------------------------- nodes that can
 
 
 def _takes(node: NetNode) -> bool:
-    """A node whose kernel reads and writes bfloat16 and computes in float32."""
+    """Whether the node's kernel reads and writes bfloat16 and computes in float32."""
     if len(node.outputs) != 1 or node.output.dtype != _WIDE or registry.KERNEL in node.attrs:
         return False
     if node.op == "conv2d":
@@ -71,20 +69,20 @@ def _takes(node: NetNode) -> bool:
 
 
 def _images(node: NetNode) -> Iterable[int]:
-    """Which inputs are tensors that go from node to node: not weights."""
+    """Indices of the inputs that are tensors between nodes, not weights."""
     if node.op == "conv2d":
         own = own_inputs(len(node.inputs), node.attrs)
         return (0, *range(own, len(node.inputs)))
     return [i for i, v in enumerate(node.inputs) if v.dtype == _WIDE]
 
 
-# ---------------------------------------------------------------- which do
+# ---------------------------------------------------------------- nodes that do
 
 
 def _chosen(able: list[NetNode]) -> set[NetNode]:
-    """Those of the nodes that move the least bytes: all, then without one after the other whose tensors are
-    less as they were, and without those that hang together and together move more, or only move: a cast takes
-    as long as such a node spares."""
+    """The nodes to run in bfloat16 so that few bytes are moved. The choice begins with all nodes that can run
+    in bfloat16. It drops each node whose tensors cost less in float32, and then each connected part that
+    costs more in bfloat16 or only moves data (in such a part a cast costs as much as it saves)."""
     chosen, at = set(able), list(able)
     while at:
         node = at.pop()
@@ -103,7 +101,7 @@ def _chosen(able: list[NetNode]) -> set[NetNode]:
 
 
 def _together(first: NetNode, among: set[NetNode]) -> set[NetNode]:
-    """What hangs together with a node: makes what it reads, reads what it makes, and so on."""
+    """The nodes connected to a node through inputs and outputs, within ``among``."""
     part, at = {first}, [first]
     while at:
         new = [n for n in dict.fromkeys(_neighbours(at.pop())) if n in among and n not in part]
@@ -118,15 +116,15 @@ def _neighbours(node: NetNode) -> list[NetNode]:
 
 
 def _bytes(nodes: Iterable[NetNode], chosen: set[NetNode]) -> int:
-    """What is read and written of all tensors that nodes read and make, and of windows."""
+    """Bytes read and written for all tensors of the nodes, including gathered windows."""
     gathered = sum(_gathered(node) for node in nodes if node not in chosen)
     values = dict.fromkeys(v for n in nodes for v in (n.output, *(n.inputs[i] for i in _images(n))))
     return gathered + sum(_moved(value, chosen) for value in values if value.constant is None)
 
 
 def _gathered(node: NetNode) -> int:
-    """Bytes read and written of the windows of an image in float32, which are gathered and rounded where the
-    weight is pairs; of one in bfloat16 they lie as they are multiplied."""
+    """Bytes read and written to gather and round the windows of a float32 image, if the node's weight is in
+    pairs; else 0. Windows of a bfloat16 image need no gathering."""
     if node.op != "conv2d" or node.input_types[1].dtype != PAIRED or node.attrs["kernel_shape"] == (1, 1):
         return 0
     image, weight = node.input_types[:2]
@@ -136,21 +134,22 @@ def _gathered(node: NetNode) -> int:
 
 
 def _moved(value: NetValue, chosen: set[NetNode]) -> int:
-    """Bytes read and written of a tensor, the cast included that some readers need."""
+    """Bytes read and written for a tensor, including the cast that some readers need."""
     half = value.producer in chosen
     readers = [reader in chosen for reader in value.users()] + [False] * bool(value.heads)
     size = value.type.size
     moved = size * (2 if half else 4) + sum(size * (2 if reader else 4) for reader in readers)
-    # twice for an output of the graph: a cast in front of the last product leaves it unrounded
+    # a cast before an output of the graph counts as two calls, so that the last product rather stays
+    # unrounded
     calls = 2 if half and value.heads else 1
     return moved + (6 * size + calls * _CAST if any(reader != half for reader in readers) else 0)
 
 
-# ---------------------------------------------------------------- made
+# ---------------------------------------------------------------- new nodes
 
 
 def _half(net: Net, node: NetNode, value: NetValue, halves: dict[NetValue, NetValue]) -> NetValue:
-    """A value in bfloat16."""
+    """A value in bfloat16: a cast of it, or a constant. ``halves`` keeps those made so far."""
     if value not in halves:
         halves[value] = (
             net.add("cast", [value], before=node, name=f"{value.name}_half", to=PAIRED)
@@ -161,7 +160,7 @@ def _half(net: Net, node: NetNode, value: NetValue, halves: dict[NetValue, NetVa
 
 
 def _again(net: Net, node: NetNode, inputs: list[NetValue]) -> NetValue | None:
-    """What the node makes of inputs in bfloat16; None where it does not take them."""
+    """The node's result for inputs in bfloat16; None if the node does not accept such inputs."""
     try:
         made = net.add(node.op_name, inputs, before=node, **node.given_attrs())
     except (GraphError, UnsupportedOpError):

@@ -1,15 +1,15 @@
 """The rule that stores packed weights of a host in bfloat16, where the caller asks for it: ``--format
 cpu=bf16``, and for single nodes ``--layout 'conv1=bf16'``.
 
-    dense(x, panels, packed=n)   ->  dense(x, pairs of panels, packed=n)
-    conv2d(x, panels, packed=n)  ->  conv2d(x, pairs of panels, packed=n)      but of groups of few channels
-    lstm(gates, panels, ..)      ->  lstm(gates, pairs of panels, ..)          and gru, rnn
-    dense(x, panels, levels=..)  ->  dense(x, panels, levels=.., rounded=True) of few bits, which stay so
-    matmul(a, b, kernel=matmul_panels)  ->  matmul(a, b, kernel=matmul_pairs)  of two activations
-    attention(q, k, v, ..)              ->  the same with kernel=attention_pairs
+    dense(x, panels, packed=n)          ->  dense(x, pairs of panels, packed=n)
+    conv2d(x, panels, packed=n)         ->  conv2d(x, pairs of panels, packed=n), unless groups are small
+    lstm(gates, panels, ..)             ->  lstm(gates, pairs of panels, ..); gru and rnn likewise
+    dense(x, panels, levels=..)         ->  dense(x, panels, levels=.., rounded=True); weight unchanged
+    matmul(a, b, kernel=matmul_panels)  ->  matmul(a, b, kernel=matmul_pairs) of two activations
+    attention(q, k, v, ..)              ->  attention(q, k, v, .., kernel=attention_pairs)
 
-Such a product rounds x to bfloat16 as it reads it, and sums in float32; what it makes stays float32
-(docs/cpu.md). Those of activations round both operands where the CPU multiplies bfloat16.
+Such a product rounds x to bfloat16 as it reads it, and sums in float32; its result stays float32
+(docs/cpu.md). Products of activations round both operands if the CPU multiplies bfloat16.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...base.errors import PlanError, did_you_mean
-from ...base.machine.devices import HOST_KERNELS, Device, kernels_of
+from ...base.machine.descriptors import HOST_KERNELS
+from ...base.machine.devices import Device, kernels_of
 from ...ir.model import Constant
 from ...ir.ops import registry
 from ...ir.ops.products.cells import CELLS
@@ -30,34 +31,30 @@ from ...plan.types import Placement
 from ...plan.wish import read_wishes
 from ..net import Net, NetNode, NetValue
 
-__all__ = ["HOST_FORMATS", "split_formats", "split_layouts", "store_weights"]
-
 _FORMAT = "bf16"
 _OF_ACTIVATIONS = tuple(
     op.name for op in registry.all_ops().values() if any(b.rounds for b in op.variants.get(HOST_KERNELS, ()))
 )
-HOST_FORMATS = ("f32", _FORMAT)  # in which hosts keep the weights of products
+HOST_FORMATS = ("f32", _FORMAT)  # formats in which hosts keep weights of products
 
 
 def split_formats(
     devices: Sequence[Device], formats: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """What a caller's ``formats`` (device or kind -> format) say of hosts, as host -> format, and the rest,
-    which says how devices store their tensors. A device's own entry comes before its kind's.
+    """A caller's ``formats`` (device or kind -> format) split into two: {host: format of weights}, and
+    {device or kind: format of stored tensors}. A device's own entry has precedence over its kind's.
 
-    Raises PlanError for a format that hosts do not keep weights in.
+    Raises PlanError for a format that hosts cannot use for weights.
     """
     hosts = [d for d in devices if kernels_of(d.kind) == HOST_KERNELS]
     named = {name: fmt for name, fmt in formats.items() if any(name in (d.kind, str(d)) for d in hosts)}
     for name, fmt in named.items():
         if fmt not in HOST_FORMATS:
-            raise PlanError(
+            text = (
                 f"format {name}={fmt}: a host keeps the weights of products in {' or '.join(HOST_FORMATS)}"
-                f"{did_you_mean(fmt, HOST_FORMATS)}; other tensors have their own dtype",
-                got=fmt,
-                wanted=HOST_FORMATS,
-                device=name,
+                f"{did_you_mean(fmt, HOST_FORMATS)}; other tensors have their own dtype"
             )
+            raise PlanError(text, got=fmt, wanted=HOST_FORMATS, device=name)
     chosen = {str(d): named.get(str(d), named.get(d.kind)) for d in hosts}
     rest = {name: fmt for name, fmt in formats.items() if name not in named}
     return {name: fmt for name, fmt in chosen.items() if fmt}, rest
@@ -66,11 +63,11 @@ def split_formats(
 def split_layouts(
     placement: Placement, formats: Mapping[str, str], layouts: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The format in which each node on a host keeps its weight, by name, of ``formats`` (host -> format)
-    and of the ``layouts`` that name such nodes by a format alone, the last of which wins; and the layouts
-    that say something of other nodes.
+    """({name of a node on a host: format of its weight}, the layouts for other nodes). Formats of weights
+    come from ``formats`` (host -> format) and from the entries of ``layouts`` that give a node on a host just
+    a format; the last such entry wins.
 
-    Raises PlanError for a glob that names nothing.
+    Raises PlanError for a glob that matches nothing.
     """
     graph, devices = placement.graph, placement.devices
     on_host = np.array([kernels_of(d.kind) == HOST_KERNELS for d in devices])[placement.did]
@@ -93,8 +90,8 @@ def split_layouts(
 
 
 def store_weights(net: Net, formats: Mapping[str, str]) -> None:
-    """Weights in panels of the nodes whose format is bf16, in pairs of bfloat16. ``formats``: name -> format,
-    of nodes as they were placed."""
+    """Store weights in panels as pairs of bfloat16, for nodes whose format is bf16. ``formats``: {name that a
+    node had when it was placed: format}."""
     stored, made = list[NetNode](), dict[NetValue, NetValue]()
     few = [n for n in net.nodes("dense") if formats.get(n.name) == _FORMAT and n.attrs["levels"]]
     for node in few:
@@ -124,7 +121,7 @@ def store_weights(net: Net, formats: Mapping[str, str]) -> None:
 
 
 def _round_activations(net: Net, formats: Mapping[str, str]) -> None:
-    """Products of activations whose format is bf16 name the kernel that may round what they read."""
+    """Give products of activations whose format is bf16 the kernel that may round its operands."""
     rounding = list[NetNode]()
     for node in net.nodes(*_OF_ACTIVATIONS):
         kernel = rounding_kernel(registry.require(node.op_name), node.attrs)
@@ -137,14 +134,15 @@ def _round_activations(net: Net, formats: Mapping[str, str]) -> None:
 
 
 def _takes_pairs(node: NetNode) -> bool:
-    """A product that can have its weight so, and whose weight is constant panels."""
+    """Whether a product's weight is constant panels that can be stored as pairs."""
     weight = node.inputs[1]
     packed = weight.constant is not None and len(weight.shape) == 3
     return packed and pairs_to_come(node.input_types, node.attrs)
 
 
 def _unrounded(value: NetValue) -> NetValue:
-    """What a cast to bfloat16 and back was made of: the product itself rounds it so as it reads it."""
+    """The value before a cast to bfloat16 and back, if there is one: the product that reads the value rounds
+    it in the same way."""
     wide = value.producer
     rounded = wide.inputs[0].producer if wide is not None and wide.op == "cast" else None
     if rounded is None or rounded.op != "cast" or rounded.output.dtype != PAIRED:
@@ -154,7 +152,7 @@ def _unrounded(value: NetValue) -> NetValue:
 
 
 def _pairs(net: Net, node: NetNode, panels: NetValue) -> NetValue:
-    """The panels as a constant in pairs, beside ``node``."""
+    """The panels in pairs, as a new constant."""
     constant = panels.constant
     assert constant is not None, f"{panels.name} is no constant"
     value = net.constant(

@@ -2,9 +2,9 @@
 
     f(x, w) in float16  ->  cast(f(cast(x), w as float32))
 
-and of casts there and back between two such nodes nothing is left: what one makes the next reads in float32.
-It begins with products, whose fast kernels on hosts are of float32 only (those of 16 bits compute in it, too,
-but element by element), and goes on as far as their results do.
+and the two casts between such nodes vanish: the next node reads the result in float32. The rule begins with
+products and follows their results: on hosts, fast kernels of products exist for float32 only, and kernels for
+16 bits convert each element to float32.
 """
 
 from __future__ import annotations
@@ -20,21 +20,19 @@ from ...ir.ops.products.packed import PAIRED
 from ..net import Net, NetNode, NetValue
 from .pack_weights import is_host
 
-__all__ = ["compute_wide", "constant_in"]
-
 _HALVES = ("float16", "bfloat16")
 _WIDE = "float32"
 _PRODUCTS = ("dense", "matmul", "conv2d", "attention")
-_OF_TYPES = ("cast", "bitcast")  # which are about the dtype itself
+_OF_TYPES = ("cast", "bitcast")  # ops whose meaning is the dtype
 
 
 def compute_wide(net: Net) -> list[str]:
-    """Nodes on hosts that compute in 16 bits compute in float32. What the graph's outputs, other devices and
-    casts of the model's own read is rounded to its dtype; between others nothing is, so a value that 16 bits
-    do not hold (65504 is the most of float16) is no infinity there.
+    """Compute nodes of 16 bits on hosts in float32. Outputs of the graph, and values that other devices or
+    the model's own casts read, are rounded to their dtype. Other values are not, so that none of them becomes
+    infinity because its dtype is too small (float16: above 65504).
 
-    The names of products that were of bfloat16: their weights are stored so (store_weights), which rounds
-    nothing."""
+    Returns the names of products that were in bfloat16: store_weights can store their weights in bfloat16
+    without rounding."""
     wide, widened, narrow = dict[NetValue, NetValue](), list[NetNode](), list[str]()
     for node in net.nodes():
         if is_host(node) and _computes_in_halves(node, wide):
@@ -42,7 +40,7 @@ def compute_wide(net: Net) -> list[str]:
             if made is not None:
                 widened.append(node)
                 if node.op in _PRODUCTS and node.output.dtype == PAIRED:
-                    narrow.append(node.name)  # that of the new node; this one may lose it
+                    narrow.append(node.name)  # name of the new node; the old node may lose it
                 _replace(net, node, made, wide)
     if widened:
         net.note("compute_wide", f"{len(widened)} nodes of 16 bits on cpu compute in float32", widened)
@@ -50,20 +48,20 @@ def compute_wide(net: Net) -> list[str]:
 
 
 def _computes_in_halves(node: NetNode, wide: dict[NetValue, NetValue]) -> bool:
-    """Floats that it reads and makes have 16 bits; and it is a product, or some of them are there in float32:
-    an op of few passes gains less than a cast takes."""
+    """Whether to compute the node in float32: all its floats have 16 bits, and it is a product or some of its
+    inputs exist in float32. For other ops a cast costs more than it saves."""
     op = registry.get(node.op) if node.op else None
     if op is None or node.op in _OF_TYPES or registry.KERNEL in node.attrs or not node.inputs:
         return False
     floats = {t.dtype for t in (*node.input_types, *node.output_types) if "float" in t.dtype}
     if len(floats) != 1 or not floats <= set(_HALVES):
         return False
-    packs = op.panels is not None or op.prefers is not None  # a kernel of float32 that packs an operand
+    packs = op.panels is not None or op.prefers is not None  # whether the float32 kernel packs an operand
     return packs or any(value in wide for value in node.inputs)
 
 
 def _wide(net: Net, node: NetNode, value: NetValue, wide: dict[NetValue, NetValue]) -> NetValue:
-    """A value of 16 bits in float32, any other as it is."""
+    """A 16-bit value as float32; a value of another dtype is returned unchanged."""
     if value.dtype not in _HALVES:
         return value
     if value not in wide:
@@ -76,7 +74,7 @@ def _wide(net: Net, node: NetNode, value: NetValue, wide: dict[NetValue, NetValu
 
 
 def constant_in(net: Net, node: NetNode, value: NetValue, dtype: str, name: str) -> NetValue:
-    """A constant in another float dtype, rounded once, where a node reads it."""
+    """A constant in another float dtype, rounded once; the result is a new constant for ``node``."""
     constant = value.constant
     assert constant is not None, f"{value.name} is no constant"
     made = Constant.derived(
@@ -92,8 +90,8 @@ def constant_in(net: Net, node: NetNode, value: NetValue, dtype: str, name: str)
 
 
 def _again(net: Net, node: NetNode, inputs: list[NetValue]) -> list[NetValue] | None:
-    """What the node makes of inputs in float32; None where it does not take them, or its attributes say the
-    dtype of what it makes."""
+    """The node's results for inputs in float32; None if the node does not accept such inputs, or if an
+    attribute gives the dtype of its result."""
     given: dict[str, Any] = node.given_attrs()
     try:
         made = net.add(node.op_name, inputs, before=node, **given)
@@ -105,7 +103,7 @@ def _again(net: Net, node: NetNode, inputs: list[NetValue]) -> list[NetValue] | 
 
 
 def _replace(net: Net, node: NetNode, made: list[NetValue], wide: dict[NetValue, NetValue]) -> None:
-    """``made`` in the place of what the node makes, rounded for those that read 16 bits."""
+    """Replace the node's results by ``made``, rounded for readers of 16 bits."""
     back = list(made)
     for i, (was, now) in enumerate(zip(node.outputs, made, strict=True)):
         if was.dtype != now.dtype:

@@ -1,4 +1,4 @@
-"""Rules for nodes that were placed on a host; ``target`` calls them in its order.
+"""Rules for nodes that were placed on a host; ``target`` calls them.
 
-Read channels_last with images and volumes, convolutions, transposed, resampling, heads, and choose_kernels.
+Read channels_last with images and volumes, then convolutions, transposed, resampling and heads.
 """

@@ -2,8 +2,9 @@
 
     conv2d(x, w)  ->  transpose(conv2d(transpose(x), panels of w, layout=NHWC))
 
-and the transposes are not made where the next node takes channels last, too: `_TURNS` has what does. A value
-that is there with its channels last has three dimensions or more: N, C and what a convolution slides along.
+and the transposes are omitted if the next node accepts channels last, too: `_TURNS` has the ops that accept
+channels last. To turn a node or a value means to change it to channels last. Such a value has at least three
+dimensions: N, C and the dimensions along which a convolution slides.
 """
 
 from __future__ import annotations
@@ -16,15 +17,13 @@ from ...ir.model import Constant
 from ...ir.ops import registry, steps
 from ...ir.ops.integers.quantized_products import BYTES
 from ...ir.ops.targets import by_tiles, panel_columns
-from ..formats.pack_bytes import packed_bytes_convolution
+from ..formats.byte_grids import packed_bytes_convolution
 from ..formats.pack_weights import is_host, packed_convolution, without_defaults
 from ..matching import only_reader
 from ..net import Net, NetNode, NetValue
 from ..neutral import permutation
 from .images import Images, axis, before, turned_shape
 from .volumes import pool_of_planes, pool_of_volumes, volume_as_planes
-
-__all__ = ["channels_last"]
 
 _WINDOW = ("kernel_shape", "strides", "pads", "ceil_mode", "count_include_pad")
 _CONV = ("strides", "pads", "dilations", "group", "epilogue")
@@ -35,8 +34,8 @@ _CONVOLUTIONS = ("conv2d", "conv3d", "quantized_conv2d")
 
 
 def channels_last(net: Net, windows: Collection[str] = ()) -> None:
-    """Convolutions on cpu, and what lies between them, with channels last; those that ``windows`` names not
-    by Winograd's tiles."""
+    """Run convolutions on cpu, and the ops between them, with channels last. ``windows``: names of
+    convolutions that do not use Winograd's tiles."""
     images = Images(net, windows)
     for node in net.nodes():
         if is_host(node) and node.outputs and node.outputs[0].dtype in _DTYPES:
@@ -50,9 +49,9 @@ def channels_last(net: Net, windows: Collection[str] = ()) -> None:
 
 
 def _visit(images: Images, node: NetNode) -> None:
-    """Turn a node where it gains, or passes on what was turned."""
+    """Turn a node if that pays, or record the transpose of a turned value."""
     if node.op == "transpose" and list(permutation(node)) == before(4) and node.inputs[0].users() == [node]:
-        images.last[node.output] = node.inputs[0]  # an image that was made with channels last
+        images.last[node.output] = node.inputs[0]  # the image before this transpose is its channels-last form
         return
     turn = _TURNS.get(node.op or "")
     if turn is None and (steps.code_of(node.op) or node.op in _GROUPS):
@@ -64,7 +63,7 @@ def _visit(images: Images, node: NetNode) -> None:
         turn(images, node)
 
 
-# ---------------------------------------------------------------- what takes channels last
+# ---------------------------------------------------------------- ops that accept channels last
 
 
 def _convolution(images: Images, node: NetNode) -> None:
@@ -105,7 +104,8 @@ def _quantized_convolution(images: Images, node: NetNode) -> None:
 
 
 def _on_grid(images: Images, node: NetNode) -> None:
-    """quantize and dequantize: the scale and the zero point of each channel go along another dimension."""
+    """Turn quantize or dequantize: the scales and zero points of channels now belong to the last
+    dimension."""
     x, *grid = node.inputs
     images.made(node, [images.last[x], *grid], axis=axis(node.attrs["axis"], len(x.shape)))
 
@@ -115,15 +115,15 @@ def _lookup(images: Images, node: NetNode) -> None:
 
 
 def _fits_epilogue(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """An operand as large as the result, or that differs by channel at most: where channels are last, all
-    else is rows."""
+    """Whether an epilogue can read an operand: the operand is as large as the result, or constant within a
+    channel. With channels last, all dimensions but the channels are rows."""
     own = (1,) * (len(shape) - len(own)) + own
     return own == shape or all(n == 1 for i, n in enumerate(own) if i != 1)
 
 
 def _is_plain(node: NetNode) -> bool:
-    """A convolution that the kernel for panels takes: float32, the weight constant, no groups of few channels
-    but those that make as many."""
+    """Whether the kernel for panels accepts a convolution: float32, constant weight, and no groups of few
+    channels, unless each group makes as many results."""
     op = registry.require(node.op_name)
     columns = panel_columns(op, node.input_types, node.output_types, node.attrs)
     return node.inputs[1].constant is not None and columns > 0
@@ -141,14 +141,14 @@ def _pool(images: Images, node: NetNode) -> None:
 
 
 def _pays_in_turn(node: NetNode) -> bool:
-    """Whether a maximum along rows and then one along columns, with an image between them that is written and
-    read, reads clearly less than all of each window: from 4 x 4 taps at stride 1."""
+    """Whether two maxima, along rows and then along columns, read clearly less than one maximum over whole
+    windows, although an image between the two is written and read. They do from 4 x 4 taps at stride 1."""
     (kh, kw), rows, made = node.attrs["kernel_shape"], node.inputs[0].shape[2], node.output.shape[2]
     return kw * rows + kh * made + 2 * rows < 0.7 * kh * kw * made
 
 
 def _elementwise(images: Images, node: NetNode) -> None:
-    """Where at least as much of its images is there with channels last as not."""
+    """Turn an elementwise op if at least half of its images' elements are in channels-last form."""
     shape = node.output.shape
     if len(shape) < 3 or not all(images.beside(v, shape) for v in node.inputs):
         return
@@ -206,13 +206,13 @@ def _reduce(images: Images, node: NetNode) -> None:
     turned = [axis(a, ndim) for a in axes]
     if node.attrs["keepdims"]:
         images.made(node, [images.last[x]], axes=turned, keepdims=True)
-    elif 1 in axes or axes == list(range(2, ndim)):  # what is left is in one order in both layouts
+    elif 1 in axes or axes == list(range(2, ndim)):  # the kept dimensions have one order in both layouts
         made = images.net.add(node.op_name, [images.last[x]], before=node, axes=turned, keepdims=False)
         images.net.replace(node.output, made)
 
 
 def _transpose(images: Images, node: NetNode) -> None:
-    """Of the image as it was: one of the image with channels last, or none."""
+    """Replace a transpose of the original image by one of its channels-last form, or by none."""
     x = node.inputs[0]
     perm = [axis(p, len(x.shape)) for p in permutation(node)]
     made = images.last[x]
@@ -222,8 +222,9 @@ def _transpose(images: Images, node: NetNode) -> None:
 
 
 def _reshape(images: Images, node: NetNode) -> None:
-    """Of what a convolution slides along, or of an image of one pixel: its elements are in one order in both
-    layouts. Or the first part of a shuffle of channels."""
+    """Turn a reshape of one of three kinds: a reshape of the dimensions along which a convolution slides, a
+    reshape of an image of one pixel (whose elements have the same order in both layouts), or the first
+    reshape of a channel shuffle."""
     x, shape = node.inputs[0], node.output.shape
     if all(n == 1 for n in x.shape[2:]) and not (len(shape) >= 3 and shape[:2] == x.shape[:2]):
         images.net.replace(node.output, images.reshaped(images.last[x], shape, node))
@@ -234,8 +235,9 @@ def _reshape(images: Images, node: NetNode) -> None:
 
 
 def _whole_norm(images: Images, node: NetNode) -> bool:
-    """[n, c, ..] -> [n, 1, all] -> layer_norm -> [n, c, ..], as a group_norm of one group is: rows of all
-    elements of an image, in whatever order, if scale and bias are in it, too."""
+    """Turn a group_norm of one group that is written as reshape, layer_norm, reshape: [n, c, ..] -> [n, 1,
+    all] -> layer_norm -> [n, c, ..]. False for any other node. In the middle each row has all elements of an
+    image, so that their order does not matter, as long as scale and bias have the same order."""
     x, norm = node.inputs[0], only_reader(node.output)
     if norm is None or norm.op != "layer_norm" or node.output is not norm.inputs[0]:
         return False
@@ -256,7 +258,7 @@ def _whole_norm(images: Images, node: NetNode) -> bool:
 
 
 def _turned_constant(net: Net, value: NetValue, shape: tuple[int, ...], node: NetNode) -> NetValue:
-    """Values of each element of an image [n, c, ..], flat, in the order of channels last."""
+    """A constant with a number for each element of an image [n, c, ..], flattened, in channels-last order."""
     constant, own, order = value.constant, shape[1:], (*range(1, len(shape) - 1), 0)
     assert constant is not None, f"{value.name} is no constant"
 
@@ -273,7 +275,7 @@ def _turned_constant(net: Net, value: NetValue, shape: tuple[int, ...], node: Ne
 
 
 def _shuffle(images: Images, node: NetNode) -> None:
-    """[n, g k, ..] -> [n, g, k, ..] -> [n, k, g, ..] -> [n, k g, ..]: channels of g groups in turn."""
+    """Turn a channel shuffle [n, g k, ..] -> [n, g, k, ..] -> [n, k, g, ..] -> [n, k g, ..]."""
     x, split, ndim = node.inputs[0], node.output, len(node.inputs[0].shape)
     if len(split.shape) != ndim + 1 or split.shape[0] != x.shape[0] or split.shape[3:] != x.shape[2:]:
         return

@@ -1,10 +1,11 @@
-"""Rules that leave work out of convolutions on cpu, before their weights go into panels.
+"""Rules that save work in convolutions on cpu, before their weights go into panels.
 
-taps that meet nothing but padding, as those of a dilated kernel on a small image: out of the weight
-several results a channel (groups of one channel):  conv2d(x beside itself) of one result a channel, the
-                                                    results moved to their places
-an odd number of channels, weight to be in bf16:    conv2d of columns beside each other as channels, or of
-                                                    one channel more: its windows are pairs in the image
+taps that read only padding (a dilated kernel on a small image)  ->  removed from the weight
+several results per channel (groups of one channel)              ->  conv2d(x repeated), one result per
+                                                                     channel; results put in place
+an odd number of channels, weight stored in bf16                 ->  conv2d of adjacent columns as
+                                                                     channels, or with one channel more:
+                                                                     windows of pairs
 """
 
 from __future__ import annotations
@@ -26,15 +27,13 @@ from ..formats.store_weights import HOST_FORMATS
 from ..net import Net, NetNode, NetValue
 from ..neutral import reshaped
 
-__all__ = ["lean_convolutions", "pair_channels"]
-
 _FORMAT = HOST_FORMATS[1]
-_FEW = range(1, 16, 2)  # channels whose windows take longer to gather than the image to copy
-_ONE_MORE = 3  # channels from which one more is little to multiply
+_FEW = range(1, 16, 2)  # odd numbers of channels for which gathering windows takes longer than copying images
+_ONE_MORE = 3  # number of channels from which one more channel costs little to multiply
 
 
 def lean_convolutions(net: Net) -> None:
-    """Convolutions of float32 with a constant weight, channels first."""
+    """Save work in convolutions of float32 with a constant weight, and channels first."""
     for node in list(net.nodes("conv2d")):
         if _is_known(node):
             node = _without_taps(net, node)
@@ -56,7 +55,7 @@ def _derived(
     word: str,
     recipe: Hashable,
 ) -> NetValue:
-    """What is computed of a constant value, as a constant beside the node."""
+    """A constant computed from another, as a new constant for the node. ``word``: added to its name."""
     constant = value.constant
     assert constant is not None, f"{value.name} is no constant"
     source = f"{word} of {constant.source}"
@@ -73,7 +72,7 @@ def _derived(
 
 @dataclass(frozen=True)
 class _Taps:
-    """Taps first .. last-1 of a dimension, and the padding that is left before and behind."""
+    """Taps first .. last-1 of a dimension, and the remaining padding before and after."""
 
     first: int
     last: int
@@ -82,7 +81,7 @@ class _Taps:
 
     @staticmethod
     def of(n: int, kernel: int, stride: int, dilation: int, before: int, after: int, size: int) -> _Taps:
-        """``n``, ``size``: elements of the image and the result."""
+        """The taps that meet the image. ``n``, ``size``: elements of the image and the result."""
         starts = [tap * dilation - before for tap in range(kernel)]
         meets = [
             tap for tap, start in enumerate(starts) if any(0 <= start + i * stride < n for i in range(size))
@@ -95,7 +94,7 @@ class _Taps:
 
 
 def _without_taps(net: Net, node: NetNode) -> NetNode:
-    """The node without taps that meet padding only: itself where there are none."""
+    """The node without taps that meet only padding: itself if there are none."""
     (x, w), attrs, out = node.inputs[:2], node.attrs, node.output.shape
     top, left, bottom, right = attrs["pads"]
     ends = ((top, bottom), (left, right))
@@ -126,8 +125,8 @@ def _cut(w: np.ndarray, kept: tuple[int, int, int, int]) -> np.ndarray:
 
 
 def _one_result_a_channel(net: Net, node: NetNode) -> None:
-    """Channel g of the image makes results g m .. g m + m - 1; beside itself m times, channel j g of it makes
-    result j of channel g."""
+    """Rewrite a convolution with m results per channel, in which channel g of the image makes results g m ..
+    g m + m - 1. The image is repeated m times; channel g of copy j makes result j of channel g."""
     x, _, *rest = node.inputs
     group, (n, o, oh, ow), epilogue = node.attrs["group"], node.output.shape, node.attrs["epilogue"]
     several = o // max(group, 1)
@@ -143,7 +142,7 @@ def _one_result_a_channel(net: Net, node: NetNode) -> None:
     made = reshaped(net, made, (n, several, group, oh, ow), node)
     made = net.add("transpose", [made], before=node, perm=[0, 2, 1, 3, 4])
     made = net.add("reshape", [made], before=node, **exactly((n, o, oh, ow)))
-    if epilogue:  # its input 0 is what the product was; the others follow
+    if epilogue:  # input 0 becomes the product's result; the epilogue's inputs follow
         shift = own - 1
         body = [
             [op, [k - shift if k >= 0 else 0 if k == -1 else k + 1 for k in reads], attrs]
@@ -156,7 +155,7 @@ def _one_result_a_channel(net: Net, node: NetNode) -> None:
 
 
 def _by_result(values: np.ndarray, several: int) -> np.ndarray:
-    """[group several, ..] -> [several group, ..]"""
+    """The weights reordered: [group several, ..] -> [several group, ..]."""
     first = values.reshape(-1, several, *values.shape[1:])
     return np.ascontiguousarray(first.swapaxes(0, 1)).reshape(values.shape)
 
@@ -165,14 +164,14 @@ def _by_result(values: np.ndarray, several: int) -> np.ndarray:
 
 
 def pair_channels(net: Net, formats: Mapping[str, str]) -> None:
-    """Convolutions of few channels, an odd number, whose weight is to be stored in bf16, with an even number
-    of channels and their padding in the image. ``formats``: name -> format."""
+    """Give convolutions an even number of channels if they have a small odd number and a weight that will be
+    stored in bf16. The padding moves into the image. ``formats``: name -> format."""
     for node in list(net.nodes("conv2d")):
         w, attrs = node.inputs[1], node.attrs
         if formats.get(node.name) != _FORMAT or not _is_known(node) or attrs["group"] != 1:
             continue
         _, channels, *window = w.shape
-        quick = all(step[0] in IN_REGISTERS for step in attrs["epilogue"])  # else the image is not bf16
+        quick = all(step[0] in IN_REGISTERS for step in attrs["epilogue"])  # otherwise the image is not bf16
         if channels not in _FEW or window == [1, 1] or not quick:
             continue
         if attrs["strides"][1] % 2 == 0 and attrs["dilations"][1] == 1:
@@ -182,8 +181,8 @@ def pair_channels(net: Net, formats: Mapping[str, str]) -> None:
 
 
 def _columns_as_channels(net: Net, node: NetNode) -> None:
-    """As many columns as a window's step has, beside each other, are the channels of one, and windows of
-    whole such go by one. With channels last that moves nothing."""
+    """Turn each group of adjacent columns, as many as the window's stride, into the channels of one column,
+    so that windows move by one such column. With channels last, that moves no data."""
     (x, w, *rest), attrs = node.inputs, node.attrs
     (rows, step), (top, left, bottom, _) = attrs["strides"], attrs["pads"]
     (n, c, h, width), (o, _, kh, kw) = x.shape, w.shape
@@ -203,7 +202,7 @@ def _columns_as_channels(net: Net, node: NetNode) -> None:
 
 
 def _by_step(w: np.ndarray, step: int) -> np.ndarray:
-    """[o, c, kh, kw] -> [o, step c, kh, kw / step]"""
+    """The weight reordered: [o, c, kh, kw] -> [o, step c, kh, kw / step]."""
     o, c, kh, kw = w.shape
     whole = np.pad(w, ((0, 0), (0, 0), (0, 0), (0, -kw % step)))
     turned = whole.reshape(o, c, kh, -1, step).transpose(0, 4, 1, 2, 3)

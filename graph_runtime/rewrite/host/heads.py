@@ -1,5 +1,5 @@
-"""The rule that lets attention on cpu read heads, and write them, where the products around it have them:
-beside each other in rows.
+"""The rule by which attention on cpu reads and writes its heads where the products before and after the
+attention have the heads: next to each other in rows.
 
     dense, reshape, transpose (or parts of a transpose), attention, transpose, reshape, dense
         ->  dense, attention(heads=...), dense
@@ -18,13 +18,11 @@ from ..matching import only_reader
 from ..net import Net, NetNode, NetValue
 from ..neutral import permutation
 
-__all__ = ["heads_beside"]
-
 
 @dataclass(frozen=True)
 class _Rows:
-    """Heads in the rows of ``base`` in this ``shape``: the first one's first column, the columns from head to
-    head."""
+    """Heads of a value that are stored in the rows of ``base``, reshaped to ``shape``. ``first``: first
+    column of the first head; ``step``: columns from one head to the next."""
 
     base: NetValue
     shape: tuple[int, ...]
@@ -33,7 +31,7 @@ class _Rows:
 
 
 def heads_beside(net: Net) -> None:
-    """Attention without what only moves its heads."""
+    """Remove the transposes and reshapes that move the heads of attentions."""
     for node in net.nodes("attention"):
         shape = node.output.shape
         if not is_host(node) or node.attrs["heads"] or len(shape) < 3 or not node.output.type.size:
@@ -50,16 +48,13 @@ def heads_beside(net: Net) -> None:
                 inputs[i] = _shaped(net, rows.base, rows.shape, before)
         lie += [0, 0 if last is None else shape[-1]]
         heads = (shape[-3], node.inputs[0].shape[-1], shape[-1], *lie)
-        attrs = node.given_attrs() | {"heads": heads, "scale": _scale(node)}
+        given = node.attrs["scale"]
+        scale = 1 / math.sqrt(node.inputs[0].shape[-1]) if given is None else given
+        attrs = node.given_attrs() | {"heads": heads, "scale": scale}
         net.note("heads_beside", f"{node.name} reads {shape[-3]} heads where they lie in rows", [node])
         made = net.add("attention", inputs, before=before, name=node.name, origins=node.origins, **attrs)
         end = node.output if last is None else last.output
         net.replace(end, _shaped(net, made, end.shape, before))
-
-
-def _scale(node: NetNode) -> float:
-    given = node.attrs["scale"]
-    return 1 / math.sqrt(node.inputs[0].shape[-1]) if given is None else given
 
 
 def _shaped(net: Net, value: NetValue, shape: tuple[int, ...], before: NetNode) -> NetValue:
@@ -67,7 +62,8 @@ def _shaped(net: Net, value: NetValue, shape: tuple[int, ...], before: NetNode) 
 
 
 def _turned(node: NetNode) -> NetNode | None:
-    """The transpose that alone reads the result, and puts its heads beside each other."""
+    """The only reader of an attention's result, if it is a transpose that puts the heads next to each other;
+    else None."""
     last = only_reader(node.output)
     if last is None or last.op != "transpose" or not is_host(last):
         return None
@@ -76,7 +72,8 @@ def _turned(node: NetNode) -> NetNode | None:
 
 
 def _rows(value: NetValue, heads: int) -> _Rows | None:
-    """Where a value [.., heads, rows, columns] lies in the rows of what it was moved from, if it does."""
+    """The place of the heads of a value [.., heads, rows, columns] in the rows of the value before it was
+    moved; None if the heads are not within rows."""
     if len(value.shape) < 3 or value.shape[-3] != heads:
         return None
     base, view = _view(value)
@@ -98,7 +95,7 @@ def _rows(value: NetValue, heads: int) -> _Rows | None:
 
 
 def _first(view: np.ndarray) -> int:
-    """The element with which a view of bytes begins."""
+    """Index of the first byte of a view in its base array."""
     whole = view
     while isinstance(whole.base, np.ndarray):
         whole = whole.base
@@ -106,8 +103,10 @@ def _first(view: np.ndarray) -> int:
 
 
 def _view(value: NetValue) -> tuple[NetValue, np.ndarray]:
-    """The value that another was moved from without arithmetic, and a view of a byte for each of its
-    elements in which the other's are where they lie there. Nothing reads or writes these bytes."""
+    """(source, view): the value from which ``value`` was moved without arithmetic, and a view of an array
+    that has one byte per element of the source, which shows where the moved elements were. The bytes are
+    never read or written.
+    """
     node = value.producer
     move = _MOVES.get(node.op or "") if node is not None and is_host(node) else None
     if move is not None and node is not None:

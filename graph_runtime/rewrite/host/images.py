@@ -1,5 +1,5 @@
-"""Values that are there with their channels last while rewrite.channels_last goes through a graph: NC.. of
-three dimensions or more, and the same as N..C."""
+"""Values in channels-last form, while channels_last visits a graph: for a value NC.. of three dimensions or
+more, the same value as N..C."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from ...ir.ops.moving.shape import exactly
 from ..net import Net, NetNode, NetValue
 from ..neutral import source_of_channels
 
-__all__ = ["Images", "axis", "before", "behind", "in_order", "turned_shape"]
-
 
 def behind(ndim: int) -> list[int]:
-    """The permutation that brings channels, dimension 1, behind all others."""
+    """The permutation that moves channels, dimension 1, to the end."""
     return [0, *range(2, ndim), 1]
 
 
 def before(ndim: int) -> list[int]:
-    """Its inverse."""
+    """The inverse of behind()."""
     return [0, ndim - 1, *range(1, ndim - 1)]
 
 
@@ -29,28 +27,28 @@ def turned_shape(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def axis(axis: int, ndim: int) -> int:
-    """Where a dimension is when the channels are last."""
+    """The index, with channels last, of a dimension given with channels first."""
     return behind(ndim).index(axis % ndim)
 
 
 class Images:
-    """Which values are there with their channels last, while nodes are visited in order."""
+    """Values that exist with their channels last, while nodes are visited in order."""
 
     def __init__(self, net: Net, windows: Collection[str] = ()):
         self.net = net
-        self.windows = windows  # names of convolutions that are not made by Winograd's tiles
-        self.last: dict[NetValue, NetValue] = {}  # NC.. -> N..C
+        self.windows = windows  # names of convolutions that do not use Winograd's tiles
+        self.last: dict[NetValue, NetValue] = {}  # {value NC..: the same value as N..C}
         self.convolutions: list[NetNode] = []
 
     # ---------------------------------------------------------------- values
 
     def beside(self, value: NetValue, shape: tuple[int, ...]) -> bool:
-        """Whether an operand of an image of ``shape`` can be read beside one with channels last: it is an
-        image itself, or its elements are in the same order then."""
+        """Whether a node can read an operand next to a channels-last image of ``shape``: the operand is an
+        image, too, or its elements have the same order in both layouts."""
         return value.shape == shape or value in self.last or in_order(value.shape, len(shape))
 
     def laid_out(self, value: NetValue, node: NetNode, shape: tuple[int, ...]) -> NetValue:
-        """The operand of a node of images of ``shape`` with channels last."""
+        """An operand of a node on images of ``shape``, in channels-last form."""
         if len(value.shape) == len(shape) and (value in self.last or not in_order(value.shape, len(shape))):
             return self.with_channels_last(value, node)
         if value.type.size == 1:
@@ -73,19 +71,20 @@ class Images:
         return self.net.add("reshape", [value], before=node, **exactly(shape))
 
     def mostly_there(self, values: Sequence[NetValue]) -> bool:
-        """Whether at least half of the elements of values are there with channels last."""
+        """Whether at least half of the values' elements exist in channels-last form."""
         there = sum(v.type.size for v in values if v in self.last)
         return 2 * there >= sum(v.type.size for v in values)
 
     # ---------------------------------------------------------------- results
 
     def made(self, node: NetNode, inputs: list[NetValue], **attrs: Any) -> None:
-        """Put the node with channels last in the place of a node; its other readers get a transpose."""
+        """Replace a node by the same op with channels last. Readers that need channels first get a
+        transpose."""
         self.gives(node, self.net.add(node.op_name, inputs, before=node, **attrs))
 
     def gives(self, node: NetNode, made: NetValue) -> None:
-        """``made`` is the result of ``node`` with channels last."""
-        if all(n == 1 for n in made.shape[1:-1]):  # one pixel: no element moves
+        """Register ``made`` as the result of ``node`` with channels last."""
+        if all(n == 1 for n in made.shape[1:-1]):  # one pixel: its elements stay in order
             first = self.reshaped(made, node.output.shape, node)
         else:
             first = self.net.add("transpose", [made], before=node, perm=before(len(made.shape)))
@@ -94,6 +93,6 @@ class Images:
 
 
 def in_order(shape: tuple[int, ...], ndim: int) -> bool:
-    """Whether the elements of an operand of so many dimensions are in one order in both layouts."""
+    """Whether the elements of an operand with ``ndim`` dimensions have the same order in both layouts."""
     own = (1,) * (ndim - len(shape)) + shape
     return own[1] == 1 or all(n == 1 for n in own[2:])

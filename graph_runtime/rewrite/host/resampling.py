@@ -1,5 +1,5 @@
-"""The rule that finds products on cpu along an axis whose matrix is nearly empty, as a resize has
-one along each axis: they are weighted sums of a few elements.
+"""The rule that replaces products on cpu along an axis, if their matrix is nearly all zeros, by weighted sums
+of a few elements. A resize has such a product for each axis.
 
     transpose, reshape, matmul(., matrix), reshape, transpose  ->  resample(x, indices, weights, axis)
 """
@@ -15,15 +15,13 @@ from ..matching import only_reader
 from ..net import Net, NetNode, NetValue
 from ..neutral import permutation
 
-__all__ = ["resampling"]
-
-_MOST_TAPS = 8  # elements of a sum; so many times less work than a product at least:
-_GAIN = 4
-_MOST_MATRIX = 4 * 2**20  # bytes that are looked at
+_MOST_TAPS = 8  # most elements of a sum
+_GAIN = 4  # a row of the matrix has at least this many times more elements than a sum
+_MOST_MATRIX = 4 * 2**20  # largest matrix in bytes that is examined
 
 
 def resampling(net: Net) -> None:
-    """Products of float32 with a constant matrix of few elements a row."""
+    """Replace float32 products with a constant matrix that has few nonzero elements per row."""
     for node in net.nodes("matmul"):
         found = _taps(node)
         if found is None:
@@ -48,7 +46,8 @@ def resampling(net: Net) -> None:
 
 
 def _taps(node: NetNode) -> tuple[np.ndarray, np.ndarray] | None:
-    """(indices, weights) of each result of a product [.., n] with a matrix of few elements a row."""
+    """(indices, weights) of the sum for each result of a product [.., n]; None unless its matrix has few
+    nonzero elements per row."""
     matrix, attrs = node.inputs[1], node.attrs
     if (
         not is_host(node)
@@ -64,20 +63,21 @@ def _taps(node: NetNode) -> tuple[np.ndarray, np.ndarray] | None:
         return None
     try:
         weights = matrix.constant.read()
-    except MissingDataError:  # an estimate, say, of a model without its weights
+    except MissingDataError:  # as when a model without its weights is only estimated
         return None
     rows = weights if attrs["transpose_b"] else weights.T
-    if np.count_nonzero(rows[0]) > _MOST_TAPS:  # as of nearly every other weight
+    if np.count_nonzero(rows[0]) > _MOST_TAPS:  # the test of one row rules out most weights
         return None
     most = max(int(np.count_nonzero(rows, axis=1).max()), 1)
     if most > _MOST_TAPS or most * _GAIN > rows.shape[1]:
         return None
-    at = np.argsort(rows == 0, axis=1, kind="stable")[:, :most]  # of elements that count first, in order
+    at = np.argsort(rows == 0, axis=1, kind="stable")[:, :most]  # nonzero elements first, in order
     return at.astype(np.int32), np.ascontiguousarray(np.take_along_axis(rows, at, 1))
 
 
 def _source(value: NetValue) -> tuple[NetValue, int]:
-    """(x, axis) of a product's operand: x with this axis last and others merged, or it is x itself."""
+    """(x, axis) if a product's operand is x with this axis moved last and the others merged; else the operand
+    and its last axis."""
     node = value.producer
     if node is not None and node.op == "reshape" and _keeps_last(node):
         value, node = node.inputs[0], node.inputs[0].producer
@@ -90,7 +90,8 @@ def _source(value: NetValue) -> tuple[NetValue, int]:
 
 
 def _result(value: NetValue, ndim: int, axis: int) -> tuple[NetNode | None, list[NetNode]]:
-    """The node whose result has the axis where x has it, and the nodes up to it."""
+    """(the node that moves the axis back to its place in x, or None; the nodes from the product to that
+    node)."""
     steps: list[NetNode] = []
     node = value.maker
     if len(value.shape) != ndim:

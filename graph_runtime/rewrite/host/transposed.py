@@ -1,15 +1,16 @@
-"""The rule that makes a transposed convolution on cpu a convolution: a stride is more channels of it.
+"""The rule that replaces a transposed convolution on cpu by a convolution whose channels include the steps of
+a stride.
 
-With i + pad = s a + r, element i of a dimension of the result is the sum over t of x[a - t] w[r + s t]: for
-each r a convolution of ceil(k / s) taps. All r are made at once, as s times as many channels, and then moved
-beside each other:
+With i + pad = s a + r, element i of a dimension of the result is the sum over t of x[a - t] w[r + s t]: that
+is, for each r, a convolution of ceil(k / s) taps. One convolution with s times as many channels computes all
+r, whose results are then interleaved:
 
-    conv_transpose2d(x, w)  ->  [n, h, w, s, s, o] = conv2d(x, w of s s o channels), without its rim
+conv_transpose2d(x, w)  ->  [n, h, w, s, s, o] = conv2d(x, w of s s o channels), without its border
 
-Where that makes many places that are no result (small images), or multiplies by many zeros (kernels that
-are no multiple of the stride), each r is a convolution of its own, whose results lie beside each other.
+One convolution wastes work if many of its places lie outside the result (small images), or if many of its
+weights are zeros (kernels that are not a multiple of the stride). Then each r is a separate convolution.
 
-Its bias, and a function of one input that follows, go with the convolution.
+The bias, and a following function of one input, move into the convolution.
 """
 
 from __future__ import annotations
@@ -31,18 +32,16 @@ from ..matching import only_reader
 from ..net import Net, NetNode, NetValue
 from ..neutral import reshaped
 
-__all__ = ["transposed_convolutions"]
-
-_COLUMNS = 16  # of a vector of a product
-_PAYS = 1.2  # so many times less to multiply
+_COLUMNS = 16  # number of columns that a product computes with one vector
+_PAYS = 1.2  # least ratio of the numbers of multiplications for which phases pay
 
 
 def transposed_convolutions(net: Net) -> None:
-    """Those of float32 with a constant weight and no dilation."""
+    """Replace transposed convolutions of float32 with a constant weight and no dilation."""
     done = [node for node in net.nodes("conv_transpose2d") if _is_taken(node)]
     for node in done:
-        last, program = _following(node)
-        made = _convolved(net, node, program)
+        last, epilogue = _following(node)
+        made = _convolved(net, node, epilogue)
         if len(node.inputs) == 3 and node.inputs[2].constant is None:
             made = net.add("bias_add", [made, node.inputs[2]], before=node, axis=1)
         net.replace(last.output, made)
@@ -62,17 +61,16 @@ def _is_taken(node: NetNode) -> bool:
 
 
 def _following(node: NetNode) -> tuple[NetNode, list[Any]]:
-    """The function that alone reads the result, and its steps as an epilogue; the node itself where there is
-    none. A bias that is no constant is added behind the convolution, so nothing can come before it."""
+    """The elementwise function that alone reads the node's result, and its steps as an epilogue; the node
+    itself and [] if there is no such function. No function moves if the bias is not constant, because such a
+    bias is added after the convolution."""
     reader = only_reader(node.output)
     if reader is None or (len(node.inputs) == 3 and node.inputs[2].constant is None):
         return node, []
     same = reader.device == node.device and reader.outputs[0].type == node.output.type
     if not same or any(v is not node.output for v in reader.inputs):
         return node, []
-    if (
-        reader.op == "fused"
-    ):  # its input 0 is an epilogue's -1, its step j, which is -1 - j, that one's -2 - j
+    if reader.op == "fused":  # the epilogue calls input 0 -1, and step j -2 - j instead of -1 - j
         body = reader.attrs["body"]
         return reader, [[op, [k - 1 if k < 0 else -1 for k in reads], attrs] for op, reads, attrs in body]
     if is_step(reader) and len(reader.inputs) == 1:
@@ -82,8 +80,9 @@ def _following(node: NetNode) -> tuple[NetNode, list[Any]]:
 
 @dataclass(frozen=True)
 class _Side:
-    """One dimension: the convolution's ``taps`` and zeros before and after, the ``places`` that it makes; the
-    result is ``first`` .. ``first + size - 1`` of the places times the stride."""
+    """One dimension of the convolution. ``before``, ``after``: zeros around the image. ``places``: number of
+    places that the convolution computes. Each place has as many elements as the stride; the result consists
+    of elements ``first`` .. ``first + size - 1``."""
 
     taps: int
     before: int
@@ -94,18 +93,18 @@ class _Side:
 
     @staticmethod
     def of(n: int, kernel: int, stride: int, pad: int, size: int) -> _Side:
-        """``n``, ``size``: elements of the image and the result."""
+        """The dimension along which the image has ``n`` elements and the result ``size``."""
         taps = -(-kernel // stride)
         before = max(0, taps - 1 - pad // stride)
         after = max(0, (pad + size - 1) // stride - (n - 1))
-        start = taps - 1 - before  # the place a that is made first
+        start = taps - 1 - before  # the first place a that the convolution computes
         return _Side(taps, before, after, n + after - start, pad - start * stride, size)
 
 
 @dataclass(frozen=True)
 class _Phase:
-    """Along one dimension every stride-th element of the result, as a convolution: the weight's elements
-    ``first``, ``first + stride`` .., and zeros before and after the image."""
+    """A convolution for every stride-th element of the result along one dimension: its taps are elements
+    ``first``, ``first + stride`` .. of the weight. ``before``, ``after``: zeros around the image."""
 
     first: int
     taps: int
@@ -114,7 +113,8 @@ class _Phase:
 
     @staticmethod
     def all(n: int, kernel: int, stride: int, pad: int, size: int) -> list[_Phase] | None:
-        """Of each element of a stride, as _Side.of. None where one is no convolution of the whole image."""
+        """The phase for each element of a stride, or None if one of these phases is not a convolution of the
+        whole image. The arguments are those of _Side.of."""
         made = []
         for q in range(stride):
             place, first = divmod(q + pad, stride)
@@ -124,7 +124,7 @@ class _Phase:
         return made if fits else None
 
 
-def _convolved(net: Net, node: NetNode, program: list[Any]) -> NetValue:
+def _convolved(net: Net, node: NetNode, epilogue: list[Any]) -> NetValue:
     x, w = node.inputs[:2]
     group, (sh, sw), (top, left) = node.attrs["group"], node.attrs["strides"], node.attrs["pads"][:2]
     n, o, oh, ow = node.output.shape
@@ -132,10 +132,10 @@ def _convolved(net: Net, node: NetNode, program: list[Any]) -> NetValue:
     high, wide = _Side.of(*rows), _Side.of(*columns)
     phases = _Phase.all(*rows), _Phase.all(*columns)
     if phases[0] and phases[1] and group == 1 and _phases_pay((high, wide), (phases[0], phases[1]), node):
-        made = _by_phases(net, node, program, phases[0], phases[1])
+        made = _by_phases(net, node, epilogue, phases[0], phases[1])
         high, wide = replace(high, places=oh // sh, first=0), replace(wide, places=ow // sw, first=0)
     else:
-        made = _at_once(net, node, program, high, wide)
+        made = _at_once(net, node, epilogue, high, wide)
     made = net.add("transpose", [made], before=node, perm=[0, 2, 3, 1])
     if sh * sw > 1:
         made = _side_by_side(net, node, made, (n, high.places, wide.places, group, sh, sw, o // group))
@@ -150,20 +150,20 @@ def _convolved(net: Net, node: NetNode, program: list[Any]) -> NetValue:
     return net.add("transpose", [made], before=node, perm=[0, 3, 1, 2])
 
 
-def _at_once(net: Net, node: NetNode, program: list[Any], high: _Side, wide: _Side) -> NetValue:
-    """All steps as channels of one convolution."""
+def _at_once(net: Net, node: NetNode, epilogue: list[Any], high: _Side, wide: _Side) -> NetValue:
+    """The result, if one convolution computes all elements of a stride as its channels."""
     group, (sh, sw) = node.attrs["group"], node.attrs["strides"]
     inputs = [node.inputs[0], _weight(net, node, (sh, sw), (high.taps, wide.taps))]
     if len(node.inputs) == 3 and node.inputs[2].constant is not None:
         inputs.append(_repeated_bias(net, node, (group, sh * sw, node.output.shape[1] // group)))
     pads = (high.before, wide.before, high.after, wide.after)
-    steps: dict[str, Any] = {"epilogue": program} if program else {}
+    steps: dict[str, Any] = {"epilogue": epilogue} if epilogue else {}
     return net.add("conv2d", inputs, before=node, pads=pads, group=group, **steps)
 
 
 def _phases_pay(sides: tuple[_Side, _Side], phases: tuple[list[_Phase], list[_Phase]], node: NetNode) -> bool:
-    """Whether convolutions of their own multiply so much less that it pays for bringing results together.
-    Products make whole vectors of columns."""
+    """Whether separate convolutions multiply so much less that interleaving their results pays.
+    Multiplications of whole vectors of columns are counted."""
     o, (sh, sw) = node.output.shape[1], node.attrs["strides"]
     places, at_once = sides[0].places * sides[1].places, sides[0].taps * sides[1].taps
     taps = sum(p.taps for p in phases[0]) * sum(p.taps for p in phases[1])
@@ -172,12 +172,13 @@ def _phases_pay(sides: tuple[_Side, _Side], phases: tuple[list[_Phase], list[_Ph
 
 
 def _by_phases(
-    net: Net, node: NetNode, program: list[Any], high: list[_Phase], wide: list[_Phase]
+    net: Net, node: NetNode, epilogue: list[Any], high: list[_Phase], wide: list[_Phase]
 ) -> NetValue:
-    """A convolution for each step of both strides, and their channels beside each other."""
+    """The result, if there is a separate convolution for each pair of elements of both strides; their
+    channels are concatenated."""
     x, w, *rest = node.inputs
     bias = [value for value in rest if value.constant is not None]
-    steps: dict[str, Any] = {"epilogue": program} if program else {}
+    steps: dict[str, Any] = {"epilogue": epilogue} if epilogue else {}
     parts = []
     for p, q in itertools.product(high, wide):
         pads, taps = (p.before, q.before, p.after, q.after), (p.taps, q.taps)
@@ -187,7 +188,7 @@ def _by_phases(
 
 
 def _phase(net: Net, node: NetNode, w: NetValue, first: tuple[int, int], taps: tuple[int, int]) -> NetValue:
-    """The weight [o, c, taps, taps] of one of them, as a constant beside the node."""
+    """The weight [o, c, taps, taps] of one phase, as a new constant."""
     constant, strides = w.constant, node.attrs["strides"]
     assert constant is not None, f"{w.name} is no constant"
     derived = Constant.derived(
@@ -203,16 +204,16 @@ def _phase(net: Net, node: NetNode, w: NetValue, first: tuple[int, int], taps: t
 
 
 def _every(w: np.ndarray, first: tuple[int, int], strides: tuple[int, int]) -> np.ndarray:
-    """[c, o, kh, kw] -> [o, c, taps, taps], the taps from last to first."""
+    """The weight of one phase: [c, o, kh, kw] -> [o, c, taps, taps], with the taps in reverse order."""
     taps = w[:, :, first[0] :: strides[0], first[1] :: strides[1]][:, :, ::-1, ::-1]
     return np.ascontiguousarray(taps.swapaxes(0, 1))
 
 
 def _side_by_side(net: Net, node: NetNode, made: NetValue, sizes: tuple[int, ...]) -> NetValue:
-    """[n, h, w, group sh sw o] -> [n, h sh, w sw, group o]."""
+    """The places' elements side by side: [n, h, w, group sh sw o] -> [n, h sh, w sw, group o]."""
     n, h, w, group, sh, sw, o = sizes
     split: tuple[int, ...]
-    if group == 1:  # rows of sw o elements stay together
+    if group == 1:  # with one group, rows of sw o elements stay together
         split, perm = (n, h, w, sh, sw * o), [0, 1, 3, 2, 4]
     else:
         split, perm = sizes, [0, 1, 4, 2, 5, 3, 6]
@@ -221,7 +222,7 @@ def _side_by_side(net: Net, node: NetNode, made: NetValue, sizes: tuple[int, ...
 
 
 def _weight(net: Net, node: NetNode, strides: tuple[int, int], taps: tuple[int, int]) -> NetValue:
-    """The convolution's weight [group sh sw o, c, taps, taps], as a constant beside the node."""
+    """The convolution's weight [group sh sw o, c, taps, taps], as a new constant."""
     w, group = node.inputs[1], node.attrs["group"]
     constant = w.constant
     assert constant is not None, f"{w.name} is no constant"
@@ -239,7 +240,7 @@ def _weight(net: Net, node: NetNode, strides: tuple[int, int], taps: tuple[int, 
 
 
 def _repeated_bias(net: Net, node: NetNode, sizes: tuple[int, int, int]) -> NetValue:
-    """The bias [group o] for the channels [group, steps, o], as a constant beside the node."""
+    """The bias [group o] repeated for the channels [group, steps, o], as a new constant."""
     bias = node.inputs[2]
     constant = bias.constant
     assert constant is not None, f"{bias.name} is no constant"
@@ -261,7 +262,8 @@ def _for_each_step(bias: np.ndarray, sizes: tuple[int, int, int]) -> np.ndarray:
 
 
 def _spread(w: np.ndarray, group: int, strides: tuple[int, int], shape: tuple[int, ...]) -> np.ndarray:
-    """[c, o, kh, kw] -> [group sh sw o, c, taps, taps], the taps from last to first."""
+    """The weight with the strides' steps as channels: [c, o, kh, kw] -> [group sh sw o, c, taps, taps], with
+    the taps in reverse order."""
     (sh, sw), (th, tw) = strides, shape[2:]
     c, o, kh, kw = w.shape
     padded = np.zeros((c, o, th * sh, tw * sw), w.dtype)

@@ -1,12 +1,12 @@
-"""Volumes on cpu with their channels last [N,D,H,W,C], by the kernels of images, which are far faster.
+"""Volumes on cpu with their channels last [N,D,H,W,C], run by the much faster kernels for images.
 
-    conv3d(x, w)   ->  conv2d of [N*D', H, W, KD*C]: each plane of the result reads the KD planes that its
-                       taps see, which lie beside each other as channels; what follows is its epilogue
-    max_pool3d(x)  ->  max_pool2d of each plane, [N*D, H, W, C], and one along them, [N, D, H'*W', C]
+    conv3d(x, w)   ->  conv2d of [N*D', H, W, KD*C]: each plane of the result reads the KD planes under its
+                       taps, as channels; following ops become its epilogue
+    max_pool3d(x)  ->  max_pool2d of each plane, [N*D, H, W, C], and max_pool2d along the planes,
+                       [N, D, H'*W', C]
 
-The planes of a volume that comes with its channels first are laid side by side before they are turned.
-Importers write the maximum of a volume as the two of [N, C*D, H, W] and [N, C, D, H'*W']: pool_of_planes
-knows them.
+The planes of a channels-first volume are concatenated before they are turned. Importers write the maximum of
+a volume as two maxima of [N, C*D, H, W] and [N, C, D, H'*W'], which pool_of_planes recognises.
 """
 
 from __future__ import annotations
@@ -25,26 +25,24 @@ from ..matching import only_reader
 from ..net import Net, NetNode, NetValue
 from .images import Images, before, behind
 
-__all__ = ["pool_of_planes", "pool_of_volumes", "volume_as_planes"]
-
 _WINDOW = ("kernel_shape", "strides", "pads", "ceil_mode")
 
 # **************** convolutions ****************
 
 
 def volume_as_planes(images: Images, node: NetNode, turn: Callable[[Images, NetNode], None]) -> None:
-    """A float32 conv3d of one group, whose weight is a constant, as a conv2d of planes, which ``turn`` puts
-    into panels."""
+    """Replace a float32 conv3d of one group with a constant weight by a conv2d of planes; ``turn`` then packs
+    its weight into panels."""
     net, (x, w, *bias), attrs = images.net, node.inputs, node.attrs
     if w.constant is None or x.dtype != "float32" or attrs["group"] != 1 or not x.type.size:
         return
     group = _following(net, node)
     last = group.nodes[-1] if group is not None else node
-    extras, program = group.program(len(node.inputs)) if group is not None else ([], [])
+    extras, epilogue = group.body(len(node.inputs)) if group is not None else ([], [])
     (n, o, depth, *plane), pads = node.output.shape, attrs["pads"]
     seen = _as_image(images, _planes_seen(images, node), last)
     more = [_beside(images, v, node.output.shape, last) for v in extras]
-    after: dict[str, Any] = {"epilogue": program} if program else {}
+    after: dict[str, Any] = {"epilogue": epilogue} if epilogue else {}
     found = net.add(
         "conv2d",
         [seen, _flat_weight(net, node, w), *bias, *more],
@@ -63,11 +61,11 @@ def volume_as_planes(images: Images, node: NetNode, turn: Callable[[Images, NetN
 
 
 def _following(net: Net, node: NetNode) -> Group | None:
-    """The convolution and what may be its epilogue: operands as large as the result, or that differ by
-    channel at most."""
+    """The convolution and the nodes that can be its epilogue: their operands are as large as the result, or
+    constant within a channel."""
     position = {found: i for i, found in enumerate(net.nodes())}
     for group in grow(node, position):
-        if all(_fits(v, node.output.shape) for v in group.program(len(node.inputs))[0]):
+        if all(_fits(v, node.output.shape) for v in group.body(len(node.inputs))[0]):
             return group
     return None
 
@@ -78,8 +76,8 @@ def _fits(value: NetValue, shape: tuple[int, ...]) -> bool:
 
 
 def _beside(images: Images, value: NetValue, shape: tuple[int, ...], node: NetNode) -> NetValue:
-    """An operand of the epilogue of a volume of ``shape`` as one of its planes [N*D, C, H, W]; it may have
-    fewer axes than the volume."""
+    """An operand of the epilogue of a volume of ``shape``, reshaped to planes [N*D, C, H, W]; the operand may
+    have fewer axes than the volume."""
     n, c, d, h, w = shape
     if value.type.size == prod(shape):
         full = images.reshaped(value, shape, node)
@@ -90,14 +88,14 @@ def _beside(images: Images, value: NetValue, shape: tuple[int, ...], node: NetNo
 
 
 def _as_image(images: Images, image: NetValue, node: NetNode) -> NetValue:
-    """[N, C, H, W] of an image that is there with its channels last."""
+    """The form [N, C, H, W] of an image that exists with its channels last."""
     first = images.net.add("transpose", [image], before=node, perm=before(4))
     images.last[first] = image
     return first
 
 
 def _planes_seen(images: Images, node: NetNode) -> NetValue:
-    """[N*D', H, W, KD*C]: for each plane of the result those that its taps see."""
+    """[N*D', H, W, KD*C]: for each plane of the result, the planes under its taps as channels."""
     net, (x, w) = images.net, node.inputs[:2]
     n, c, _, h, wide = x.shape
     depth, taps = node.output.shape[2], w.shape[2]
@@ -119,7 +117,7 @@ def _planes_seen(images: Images, node: NetNode) -> NetValue:
 
 
 def _of_tap(net: Net, node: NetNode, planes: NetValue, tap: int) -> NetValue:
-    """Of planes [N, D, ..] those that a tap sees, one for each plane of the result."""
+    """For each plane of the result, the plane out of [N, D, ..] that is under the given tap."""
     stride, depth = node.attrs["strides"][0], node.output.shape[2]
     first = tap * node.attrs["dilations"][0]
     last = first + (depth - 1) * stride
@@ -129,7 +127,7 @@ def _of_tap(net: Net, node: NetNode, planes: NetValue, tap: int) -> NetValue:
 
 
 def _flat_weight(net: Net, node: NetNode, w: NetValue) -> NetValue:
-    """[O, KD*C, KH, KW] of [O, C, KD, KH, KW], as a constant beside the node."""
+    """The weight [O, C, KD, KH, KW] as [O, KD*C, KH, KW], a new constant."""
     constant, (outputs, channels, depth, *taps) = w.constant, w.shape
     assert constant is not None, f"{w.name} is no constant"
     made = TensorType(w.dtype, (outputs, depth * channels, *taps))
@@ -149,7 +147,7 @@ def _flat_weight(net: Net, node: NetNode, w: NetValue) -> NetValue:
 
 
 def pool_of_volumes(images: Images, node: NetNode) -> None:
-    """max_pool3d of a volume that is there with its channels last."""
+    """Replace max_pool3d of a volume that exists with its channels last."""
     attrs, x = node.attrs, node.inputs[0]
     if tuple(attrs["dilations"]) != (1, 1, 1) or x not in images.last:
         return
@@ -162,14 +160,14 @@ def pool_of_volumes(images: Images, node: NetNode) -> None:
 
 def pool_of_planes(images: Images, node: NetNode) -> bool:
     """Whether ``node`` is the first reshape of [N,C,D,H,W] -> [N,C*D,H,W] -> max_pool2d -> [N,C,D,H'*W'] ->
-    max_pool2d -> [N,C,D',H',W']; then the last is there with its channels last."""
+    max_pool2d -> [N,C,D',H',W']; if so, the rule makes the last of these values with channels last."""
     x, shape = node.inputs[0], node.inputs[0].shape
     if len(shape) != 5 or node.output.shape != (shape[0], shape[1] * shape[2], *shape[3:]):
         return False
     chain = [node]
     for op in ("max_pool2d", None, "max_pool2d", None):
         following = only_reader(chain[-1].output)
-        if following is None or not (_is_reshape(following) if op is None else _is_pool(following, op)):
+        if following is None or not (_is_pool(following, op) if op else following.op == "reshape"):
             return False
         chain.append(following)
     _, plane, flat, along, last = chain
@@ -186,10 +184,6 @@ def pool_of_planes(images: Images, node: NetNode) -> bool:
     return True
 
 
-def _is_reshape(node: NetNode) -> bool:
-    return node.op == "reshape"
-
-
 def _is_pool(node: NetNode, op: str) -> bool:
     plain = node.op == op and node.attrs["layout"] == "NCHW"
     return plain and is_host(node) and tuple(node.attrs["dilations"]) == (1, 1)
@@ -198,7 +192,7 @@ def _is_pool(node: NetNode, op: str) -> bool:
 def _pooled(
     images: Images, x: NetValue, node: NetNode, plane: Mapping[str, Any], along: Mapping[str, Any]
 ) -> NetValue:
-    """[N,D,H,W,C] -> [N,D',H',W',C]: the greatest of each plane's windows, then of those along the planes."""
+    """[N,D,H,W,C] -> [N,D',H',W',C]: the maximum of each plane's windows, then along the planes."""
     net, (n, d, h, w, c) = images.net, x.shape
     flat = images.reshaped(x, (n * d, h, w, c), node)
     made = net.add("max_pool2d", [flat], before=node, layout="NHWC", **plane)

@@ -1,4 +1,4 @@
 """Rules that run quantized graphs on hosts in integers.
 
-Read quantized (the rules), integer_products and integer_cells (what they look for).
+Read quantized (the rules), then integer_products and integer_cells (the patterns that they replace).
 """

@@ -1,5 +1,5 @@
-"""The weights of cells that may round their state, lstm(narrow), as bytes where they are constants on
-grids of bytes: dequantize of [D G H, H], a grid of all or one of each row, as [D, G H, H]."""
+"""Cells that may round their state, lstm(narrow), keep their weights as bytes if the weights are constants on
+grids of bytes: a dequantize of [D G H, H], with one grid or one per row, becomes [D, G H, H]."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from ...ir.ops.products.cells import byte_panels_of, pack_recurrent_bytes, pack_
 from ..formats.pack_weights import is_host, without_defaults
 from ..net import Net, NetNode, NetValue
 
-__all__ = ["integer_cell"]
-
 
 def integer_cell(net: Net, node: NetNode) -> bool:
-    """A cell on a host, which computes in float32, with its weights in panels of bytes."""
+    """Give a float32 cell on a host its weights in panels of bytes; False if the cell cannot have them."""
     if not node.attrs["narrow"] or node.attrs["packed"] or not is_host(node):
         return False
     found = _weights(node.inputs[1])
@@ -48,7 +46,8 @@ def integer_cell(net: Net, node: NetNode) -> bool:
 
 
 def _weights(value: NetValue) -> tuple[Constant, np.ndarray, Constant] | None:
-    """(numbers [rows, H], the scale of each row, zero points) of weights on a grid; None for others."""
+    """(bytes [rows, H], scale of each row, zero points) of weights that are on a grid; None for other
+    weights."""
     while value.op == "reshape":
         value = value.maker.inputs[0]
     if value.op != "dequantize" or len(value.shape) != 2:

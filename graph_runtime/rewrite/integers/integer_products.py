@@ -1,4 +1,4 @@
-"""Products between dequantize and quantize, of a constant weight, in integers."""
+"""Products of a constant weight between dequantize and quantize, computed in integers."""
 
 from __future__ import annotations
 
@@ -12,20 +12,18 @@ from ...ir.model import Constant
 from ...ir.ops import registry, steps
 from ...ir.ops.integers.quantized_products import BYTES, panels_fit
 from ...ir.ops.products.byte_panels import MOST_K
-from ..formats.byte_grids import ByteGrid, on_bytes, to_bytes
-from ..formats.pack_bytes import integer_dense
+from ..formats.byte_grids import ByteGrid, integer_dense, on_bytes, to_bytes
 from ..formats.pack_weights import without_defaults
 from ..net import Net, NetNode, NetValue
 from ..neutral import permutation
 from ..ranges import keeps_range
 
-__all__ = ["integer_product", "origins_of"]
-
 _CONV = ("strides", "pads", "dilations", "group")
 
 
 class _Weight:
-    """A constant weight on a grid of bytes: numbers, their zero points, and a scale each output channel."""
+    """A constant weight on a grid of bytes: its numbers, their zero points, and a scale for each output
+    channel."""
 
     def __init__(self, value: NetValue, channels_at: int):
         self.known = False
@@ -48,7 +46,8 @@ class _Weight:
         self.known = bool(np.isfinite(self.scale).all()) and (alone or axis == channels_at)
 
     def centred(self, net: Net, node: NetNode, transpose: bool = False) -> NetValue:
-        """int16: the numbers less their zero points; ``transpose``: the last two dimensions swapped."""
+        """The numbers minus their zero points, as an int16 constant; ``transpose``: whether to swap the last
+        two dimensions."""
         perm = list(range(len(self.shape))) if self.perm is None else list(self.perm)
         if transpose:
             perm = [*perm[:-2], perm[-1], perm[-2]]
@@ -70,7 +69,8 @@ def _centred(w: np.ndarray, zero: np.ndarray, axis: int, perm: tuple[int, ...]) 
 
 
 def integer_product(net: Net, node: NetNode, end: NetNode | None) -> bool:
-    """A product of bytes and a constant weight, and the quantize ``end`` behind it, in integers."""
+    """Replace a product of bytes and a constant weight, and the quantize ``end`` after it, by a product in
+    integers; False if that is impossible."""
     source = on_bytes(node.inputs[0])
     if (
         source is None
@@ -122,9 +122,9 @@ def origins_of(node: NetNode, end: NetNode | None) -> tuple[str, ...]:
     return (*node.origins, *(end.origins if end is not None else ()))
 
 
-def _shifted(program: Any, by: int) -> list[Any]:
-    """An epilogue whose inputs lie ``by`` places further on."""
-    return [[op, [k + by if k >= 0 else k for k in reads], attrs] for op, reads, attrs in program]
+def _shifted(body: Any, by: int) -> list[Any]:
+    """An epilogue with ``by`` added to the numbers of its inputs."""
+    return [[op, [k + by if k >= 0 else k for k in reads], attrs] for op, reads, attrs in body]
 
 
 def _known(net: Net, node: NetNode, array: np.ndarray, what: str) -> NetValue:
@@ -134,8 +134,9 @@ def _known(net: Net, node: NetNode, array: np.ndarray, what: str) -> NetValue:
 
 
 def _bytes_end(node: NetNode, end: NetNode, own: int, scale: np.ndarray) -> dict[str, Any] | None:
-    """Attributes, scale and bias of a product that quantize follows; None where its bias is on no grid that
-    fits, or its epilogue is more than a bound."""
+    """Attributes, with scale and bias, of an integer product that replaces a product and the quantize after
+    it. None if the product's bias is not on the grid of the sums, or its epilogue does more than bound the
+    result."""
     grid = to_bytes(end)
     bounds = _bounds(node, grid) if grid is not None else None
     if grid is None or bounds is None:
@@ -153,8 +154,8 @@ def _bytes_end(node: NetNode, end: NetNode, own: int, scale: np.ndarray) -> dict
 
 
 def _integer_bias(value: NetValue, scale: np.ndarray) -> np.ndarray | None:
-    """int32 numbers of a bias on the grid of the sums: dequantize of int32 with the product of both
-    scales."""
+    """int32 numbers of a bias that is on the grid of the sums: a dequantize of int32 whose scale is the
+    product of the image's scale and the weight's scale. None for other biases."""
     if value.op != "dequantize" or value.maker.inputs[0].dtype != "int32":
         return None
     numbers, own, zero = (v.look() for v in value.maker.inputs)
@@ -166,7 +167,8 @@ def _integer_bias(value: NetValue, scale: np.ndarray) -> np.ndarray | None:
 
 
 def _bounds(node: NetNode, grid: ByteGrid) -> tuple[int, int] | None:
-    """The least and the greatest number that an epilogue of bounds leaves; None for any other."""
+    """The smallest and largest number that remain after an epilogue that only bounds the result; None for any
+    other epilogue."""
     info = np.iinfo(grid.dtype)
     low, high = int(info.min), int(info.max)
     for i, (op, reads, attrs) in enumerate(node.attrs["epilogue"]):

@@ -1,16 +1,17 @@
 """The rules that run quantized graphs on hosts in integers (docs/cpu.md).
 
-    quantize(f(dequantize(x), ..))  ->  f in integers, or by a table of 256
+    quantize(f(dequantize(x), ..))  ->  f in integers, or a table of 256
 
-    conv2d, dense, matmul of a constant weight   quantized_conv2d, quantized_dense
+    what f is                                                       what replaces it
+    conv2d, dense, matmul of a constant weight                      quantized_conv2d, quantized_dense
     elementwise ops of one tensor, quantize of dequantize           lookup
-    other elementwise ops                        quantized_map
-    weights of an lstm that may round its state  bytes
-    reshapes, transposes, slices, takes, max_pool2d, concatenate    the same of the integers
-    dequantize of what is a constant                                a constant
+    other elementwise ops                                           quantized_map
+    weights of an lstm that may round its state                     weights in bytes
+    reshapes, transposes, slices, takes, max_pool2d, concatenate    the same op on the integers
+    dequantize of a constant                                        a constant
 
-Grids are constants: scale and zero point. What is no such pattern computes in float32 between dequantize
-and quantize.
+Grids are constants: scale and zero point. Everything else is computed in float32 between dequantize and
+quantize.
 """
 
 from __future__ import annotations
@@ -21,15 +22,14 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import GraphError
-from ...base.machine.devices import HOST_KERNELS
+from ...base.machine.descriptors import HOST_KERNELS
 from ...ir.documents.draft import op_call
 from ...ir.model import Constant
 from ...ir.ops import registry, steps
 from ...ir.ops.integers.quantized import table_of
 from ...ir.ops.moving.shape import exactly
 from ..folding import folded
-from ..formats.byte_grids import ByteGrid, on_bytes, to_bytes
-from ..formats.pack_bytes import integer_dense
+from ..formats.byte_grids import ByteGrid, integer_dense, on_bytes, to_bytes
 from ..formats.pack_weights import is_host
 from ..groups import is_step
 from ..matching import only_reader, other
@@ -37,8 +37,6 @@ from ..net import Net, NetNode, NetValue
 from ..values import supports
 from .integer_cells import integer_cell
 from .integer_products import integer_product, origins_of
-
-__all__ = ["quantized_graphs", "scaled_integers"]
 
 _MOVES = (
     *(
@@ -53,15 +51,15 @@ _MOVES = (
         "broadcast_to",
         "reverse",
     ),
-    "max_pool2d",  # the greatest number is that of the greatest byte
+    "max_pool2d",  # the largest byte stands for the largest number
 )
 
 
-_ANY = "any byte"  # decides nothing: the value is one number
+_ANY = "any byte"  # key of a number that depends on no tensor
 
 
 def quantized_graphs(net: Net) -> None:
-    """Nodes on hosts between dequantize and quantize in integers."""
+    """Compute nodes on hosts between dequantize and quantize in integers."""
     found = {"products": list[NetNode](), "functions": list[NetNode](), "movements": list[NetNode]()}
     for node in net.nodes():
         if not is_host(node):
@@ -98,8 +96,8 @@ def quantized_graphs(net: Net) -> None:
 
 
 def scaled_integers(net: Net) -> None:
-    """float32(sums of a product of integers) * scale  ->  the product with a scale, whose result is
-    float32: dynamic quantization."""
+    """Rewrite float32(sums of a product of integers) * scale, as dynamic quantization has it, to the product
+    with this scale, whose result is float32."""
     for node in net.nodes("quantized_dense", "quantized_conv2d"):
         cast = only_reader(node.output) if node.attrs["to"] == "int32" else None
         if cast is None or cast.op != "cast" or cast.output.dtype != "float32":
@@ -123,7 +121,8 @@ def scaled_integers(net: Net) -> None:
 
 
 def _by_channel(node: NetNode, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """() or [n] for a factor that is one number, or one of each output channel; None for any other."""
+    """The shape of a factor: () for one number, (n,) for one number per output channel; None for any other
+    factor."""
     ndim = len(node.output.shape)
     if len(shape) > ndim:
         return None
@@ -135,11 +134,12 @@ def _by_channel(node: NetNode, shape: tuple[int, ...]) -> tuple[int, ...] | None
     return (n,) if wide == tuple(n if d == at else 1 for d in range(ndim)) else None
 
 
-# ---------------------------------------------------------------- what ends in quantize
+# ---------------------------------------------------------------- ends in quantize
 
 
 def _quantized(net: Net, node: NetNode) -> str | None:
-    """Put what makes bytes in integers in the place of ``node``, a quantize; the name of what it was."""
+    """Replace ``node``, a quantize, and the op before it by an integer op that makes the quantized bytes.
+    Returns the kind of op replaced, for the note, or None if nothing was replaced."""
     grid, x = to_bytes(node), node.inputs[0]
     if grid is None:
         return None
@@ -157,7 +157,7 @@ def _quantized(net: Net, node: NetNode) -> str | None:
 
 
 def _moved_to(net: Net, node: NetNode, x: NetValue, own: ByteGrid, grid: ByteGrid) -> NetValue:
-    """Bytes of a grid on another one."""
+    """Bytes on one grid (``own``), converted to another (``grid``)."""
     return x if own.same(grid) else _lookup(net, node, x, grid.nearest(own.real()))
 
 
@@ -168,7 +168,8 @@ def _lookup(net: Net, node: NetNode, x: NetValue, table: np.ndarray) -> NetValue
 
 
 def _function(net: Net, maker: NetNode, node: NetNode, grid: ByteGrid) -> bool:
-    """An elementwise op, or a group of them, of one tensor of bytes and of numbers."""
+    """Replace an elementwise op, or a group of elementwise ops, by a table, if its inputs are one tensor of
+    bytes and otherwise numbers; False if ``maker`` is no such op."""
     if not (steps.code_of(maker.op or "") or maker.op == "fused"):
         return False
     sources = [_real_by_byte(value) for value in maker.inputs]
@@ -187,8 +188,8 @@ def _function(net: Net, maker: NetNode, node: NetNode, grid: ByteGrid) -> bool:
 
 
 def _real_by_byte(value: NetValue) -> dict[Any, np.ndarray] | None:
-    """What a value is, float32 [256], by the byte of each tensor of bytes that alone decides it, the nearest
-    first; of a number under _ANY; None for others."""
+    """{tensor of bytes: float32 [256], the value by byte} for each tensor that alone determines the value,
+    nearest first. {_ANY: number} for a single number; None for other values."""
     source = on_bytes(value)
     number = value.scalar() if source is None else source[0].scalar()
     if value.type.size == 1 and number is not None:
@@ -200,7 +201,8 @@ def _real_by_byte(value: NetValue) -> dict[Any, np.ndarray] | None:
 
 
 def _tables(x: NetValue) -> dict[NetValue, np.ndarray]:
-    """The numbers of a tensor of bytes, by those of itself, and of what it is looked up by."""
+    """{tensor: table of x's numbers by the bytes of that tensor} for x, a tensor of bytes, and for the
+    tensors from which x is looked up."""
     found, numbers = dict[NetValue, np.ndarray](), table_of(x.dtype)
     while True:
         found[x] = numbers
@@ -212,9 +214,10 @@ def _tables(x: NetValue) -> dict[NetValue, np.ndarray]:
 
 
 def _map(net: Net, maker: NetNode, end: NetNode | None, grid: ByteGrid | None) -> bool:
-    """Elementwise ops of tensors on grids, and the quantize ``end`` behind them, as one node."""
-    program = _program(maker)
-    if program is None or any(value.dtype != "float32" for value in maker.inputs):
+    """Replace elementwise ops on tensors that are on grids, and the quantize ``end`` after them, by one node;
+    False if one node cannot compute them."""
+    body = _body(maker)
+    if body is None or any(value.dtype != "float32" for value in maker.inputs):
         return False
     sources = [on_bytes(value) for value in dict.fromkeys(maker.inputs)]
     if end is None and not any(sources):
@@ -224,7 +227,7 @@ def _map(net: Net, maker: NetNode, end: NetNode | None, grid: ByteGrid | None) -
     ]
     grids = [source[1] if source else None for source in sources] + [grid]
     attrs = {
-        "body": program,
+        "body": body,
         "to": "float32" if grid is None else grid.dtype,
         "scales": [1.0 if g is None else float(g.scale) for g in grids],
         "zeros": [0 if g is None else g.zero for g in grids],
@@ -244,7 +247,7 @@ def _on_host(
     origins: tuple[str, ...],
     attrs: Mapping[Any, Any],
 ) -> NetValue | None:
-    """Another node, None where the host has no kernel for it."""
+    """The result of a new node, or None if the host has no kernel for that node."""
     try:
         call = op_call(op, [v.type for v in inputs], attrs)
     except GraphError:
@@ -255,8 +258,8 @@ def _on_host(
     return made
 
 
-def _program(node: NetNode) -> list[Any] | None:
-    """The steps of an elementwise node over its inputs, each counted once; None for any other node."""
+def _body(node: NetNode) -> list[Any] | None:
+    """The steps of an elementwise node over its distinct inputs; None for any other node."""
     at = {value: i for i, value in enumerate(dict.fromkeys(node.inputs))}
     if node.op == "fused":
         body = node.attrs["body"]
@@ -272,7 +275,7 @@ def _program(node: NetNode) -> list[Any] | None:
 
 
 def _move(net: Net, node: NetNode) -> bool:
-    """move(dequantize(x))  ->  dequantize(move(x))"""
+    """Rewrite move(dequantize(x)) -> dequantize(move(x)); False if that is impossible."""
     if node.op == "concatenate":
         return False
     source = on_bytes(node.inputs[0])

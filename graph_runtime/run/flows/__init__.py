@@ -1,5 +1,6 @@
-"""Models whose sizes or values are known at run time only: programs of fixed sizes, and a flow above them.
+"""Models whose sizes or values are known only at run time: specializations of fixed sizes, and a flow that
+runs them.
 
-Read flow (what is run next, found out once for each size), loops, programs (which of them are kept), then
-flow_module, which create() returns. Memory stays static: a program is planned for the sizes that it has.
-"""
+Read: flow (steps, each found once for its sizes), loops, specializations (how they are made and kept), then
+flow_module (the object that create() returns). Memory stays static: each specialization is planned for its
+own sizes."""

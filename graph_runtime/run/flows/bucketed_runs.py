@@ -1,4 +1,5 @@
-"""Runs of a flow by buckets: a program of larger sizes where it is proven to serve the sizes of a run."""
+"""Runs of a flow by buckets: a bucket is a specialization of larger sizes, and serves a run if it is proven
+to give the same outputs."""
 
 from __future__ import annotations
 
@@ -14,15 +15,14 @@ from ...frontends.onnx.elements import elements_of
 from ...ir.model import Model
 from ...rewrite.buckets import Bucket, Buckets, Choice, Crosses
 from .flow import Flow, Step
-from .flow_values import Value, array_of
-from .programs import SizedProgram
-
-__all__ = ["BucketedRuns"]
+from .flow_values import FlowValue, array_of
+from .specializations import Specialization
 
 
 @dataclass(frozen=True, eq=False)
 class _Use:
-    """How runs at some sizes go: by a bucket, or, where that is None, as the flow does them."""
+    """The way in which inputs of given sizes are run. ``bucket``: the bucket that runs them; None: the flow
+    itself runs them."""
 
     sizes: Mapping[str, int]
     bucket: Bucket | None
@@ -30,28 +30,28 @@ class _Use:
 
 
 class BucketedRuns:
-    """``flow``: of one stage, else it has no buckets. ``choices``: bucket sizes by symbol. ``fill``: what
-    padding is, as Bucket.pad's; tests make it NaN."""
+    """``flow``: the flow; buckets serve a flow only while it has one stage. ``choices``:
+    bucket sizes by symbol. ``fill``: the value of padding, as in Bucket.pad; tests set it to NaN."""
 
     def __init__(self, flow: Flow, inputs: Sequence[PortInfo], choices: Mapping[str, Choice]):
         self.flow, self.inputs = flow, tuple(inputs)
         self.buckets = Buckets(choices)
         self.fill: Any = 0
-        self._refused = _shares_exponents(flow.programs.options)
+        self._refused = _shares_exponents(flow.specializations.options)
         names = {size for info in inputs for size in info.shape or () if isinstance(size, str)}
         self._axes = {info.name: tuple(_symbol(size, names) for size in info.shape or ()) for info in inputs}
         self._uses: dict[Any, _Use] = {}
-        # the sizes that a program's masks are set for
-        self._masked: WeakKeyDictionary[SizedProgram, Mapping[str, int]] = WeakKeyDictionary()
+        # the sizes for which the masks of a bucket's specialization are set now
+        self._masked: WeakKeyDictionary[Specialization, Mapping[str, int]] = WeakKeyDictionary()
 
-    def run(self, values: Mapping[str, Value], key: Any) -> list[Value] | None:
-        """The outputs, None where no bucket serves these sizes: the flow is to run. ``key``: the kinds of the
-        values. Raises what making the stage at these sizes raises."""
+    def run(self, values: Mapping[str, FlowValue], key: Any) -> list[FlowValue] | None:
+        """The outputs of a run by a bucket. None if no bucket serves these sizes, so that the flow itself
+        must run. ``key``: the kinds of the values. Raises the errors of making the stage at these sizes."""
         use = self._uses.get(key)
         if use is None:
             while len(self._uses) >= 4096:
                 del self._uses[next(iter(self._uses))]
-            with self.flow.programs.making:
+            with self.flow.specializations.making:
                 use = self._uses[key] = self._choose(values)
         elif use.bucket is None:
             self.buckets.exact += 1
@@ -59,7 +59,7 @@ class BucketedRuns:
             self.buckets.count(use.bucket, use.sizes)
         return None if use.bucket is None else self._by_bucket(use, use.bucket, values)
 
-    def _choose(self, values: Mapping[str, Value]) -> _Use:
+    def _choose(self, values: Mapping[str, FlowValue]) -> _Use:
         sizes: dict[str, int] = {}
         sums: list[tuple[tuple[str | int, ...], int]] = []
         for info in self.inputs:
@@ -81,7 +81,7 @@ class BucketedRuns:
         return _Use(sizes, bucket, None if bucket is None else self._step_at(sizes))
 
     def _step_at(self, sizes: Mapping[str, int]) -> Step:
-        stubs: dict[str, Value] = {}
+        stubs: dict[str, FlowValue] = {}
         for info in self.inputs:
             if info.shape is None or info.sequence or info.optional:
                 raise Crosses(f"input {info.name!r} is {info}")
@@ -103,18 +103,18 @@ class BucketedRuns:
             raise Crosses("it has strings, or elements of few bits")
         return stage.model
 
-    def _by_bucket(self, use: _Use, bucket: Bucket, values: Mapping[str, Value]) -> list[Value]:
-        program = self.flow.programs.of(bucket.model, several=True)
+    def _by_bucket(self, use: _Use, bucket: Bucket, values: Mapping[str, FlowValue]) -> list[FlowValue]:
+        specialization = self.flow.specializations.of(bucket.model, several=True)
         given = {name: array_of(values[name]) for name in bucket.inputs}
-        feed = bucket.pad(given, use.sizes, self.fill, masks=self._masked.get(program) != use.sizes)
-        at = dict(zip(bucket.model.input_names, program.inputs, strict=True))
-        self._masked.pop(program, None)
+        feed = bucket.pad(given, use.sizes, self.fill, masks=self._masked.get(specialization) != use.sizes)
+        at = dict(zip(bucket.model.input_names, specialization.inputs, strict=True))
+        self._masked.pop(specialization, None)
         for name, array in feed.items():
-            program.session.set_input(at[name], array)
-        self._masked[program] = use.sizes
-        self.flow.programs.run(program.session)
+            specialization.session.set_input(at[name], array)
+        self._masked[specialization] = use.sizes
+        self.flow.specializations.run(specialization.session)
         graph = bucket.model.graph
-        made = [array_of(program.outputs[name]) for name in graph.output_names]
+        made = [array_of(specialization.outputs[name]) for name in graph.output_names]
         found = dict(zip(graph.output_names, bucket.trim(made, use.sizes), strict=True))
         assert use.step is not None, "a bucket serves a step"
         makes = use.step.stage.makes
@@ -123,8 +123,8 @@ class BucketedRuns:
 
 
 def _symbol(size: int | str, names: Container[str]) -> str | tuple[str | int, ...] | None:
-    """What an axis goes by: a dimension, a sum of some as exporters name it ("past + tokens", "past + 1"), or
-    None for a fixed one."""
+    """The symbol of an axis: the name of a dimension, the parts of a sum in exporters' notation ("past +
+    tokens", "past + 1"), or None for a fixed size."""
     if isinstance(size, int):
         return None
     parts = tuple(int(part) if part.isdecimal() else part for part in size.split(" + "))
@@ -137,7 +137,8 @@ def _sum(parts: Sequence[str | int], sizes: Mapping[str, int]) -> int:
 
 
 def _shares_exponents(options: Options) -> str:
-    """Why no bucket serves tensors in block formats; "" where there are none."""
+    """Text: why no bucket serves a model with tensors in block formats; "" if ``options`` ask for no block
+    format."""
     blocks = [name for name, format in dtypes.FORMATS.items() if format.itemsize is None]
     asked = [*options.formats.values(), *options.layouts.values()]
     found = [name for name in blocks if any(name in text for text in asked)]

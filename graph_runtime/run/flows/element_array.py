@@ -1,4 +1,4 @@
-"""ElementArray: what a flow gives for texts and small elements, of which there are no tensors."""
+"""ElementArray: a flow's value of strings or small elements, which a Tensor cannot hold."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from ...frontends.onnx.elements import ELEMENTS, element_name
 from ..tensors.arrays import array as tensor_array
 from ..tensors.tensor import Tensor
 
-__all__ = ["ElementArray", "tensor_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class ElementArray:
-    """An array on the host: of str as objects, or of a dtype of ml_dtypes. It is its owner's."""
+    """An array on the host, owned by this value, whose elements are str objects or have a dtype of
+    ml_dtypes."""
 
     array: np.ndarray
 
@@ -31,7 +30,7 @@ class ElementArray:
 
     @property
     def dtype(self) -> str:
-        """The name of its element type, as "string"."""
+        """The name of the element type, for example "string"."""
         return element_name(self.array.dtype)
 
     @property
@@ -43,7 +42,6 @@ class ElementArray:
         return int(self.array.nbytes)
 
     def numpy(self) -> np.ndarray:
-        """The array itself."""
         return self.array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -51,7 +49,8 @@ class ElementArray:
 
 
 def tensor_of(array: np.ndarray, device: Any = None) -> Tensor | ElementArray:
-    """A Tensor with an array's values, an ElementArray where there are no tensors of its elements."""
+    """A Tensor with an array's values, or an ElementArray if a Tensor cannot hold elements of the array's
+    dtype."""
     if element_name(array.dtype) in ELEMENTS:
         return ElementArray(np.asarray(array))
     return tensor_array(array) if device is None else tensor_array(array, device)

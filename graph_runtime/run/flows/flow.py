@@ -1,7 +1,7 @@
-"""Flow: a graph as stages. What comes next depends on sizes and on a few values; it is found out when they
-are first met, and a tree of steps remembers it.
+"""Flow: a graph as stages. The next stage depends on sizes and on a few values. The stage is found when these
+sizes and values first occur, and is then kept in a tree of steps.
 
-    inputs --first step of their sizes--> program, loops --sizes and values asked for--> next step --> outputs
+    inputs --first step--> specialization, loops --sizes and values asked for--> next step --> outputs
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-
-import numpy as np
 
 from ...base import dtypes
 from ...base.errors import GraphError, InputError
@@ -20,24 +18,22 @@ from ...frontends.onnx.stages import Known, Stage, StagedNode, stage_of
 from ...frontends.onnx.tape import TapeValue
 from ...ir.graph import TensorType
 from ...ir.model import Constant, Model
-from .flow_values import Value, array_of, constant_of, decoded, encoded, kept, kind_of, type_of
-from .host_node import HostNode
+from .flow_values import FlowValue, array_of, constant_of, decoded, encoded, kept, kind_of, type_of
 from .loops import Loop
-from .origins import Origin
-from .programs import Programs, host_bytes
+from .origins import HostNode, Origin
 from .resident import ResidentBody, resident_of
-
-__all__ = ["Flow", "Step", "UnmetError"]
+from .specializations import Specializations, host_bytes
 
 
 class UnmetError(InputError):
-    """Sizes or values that no run of a bundle's flow had met."""
+    """Error for sizes or values that did not occur in any run before the bundle was compiled."""
 
 
 @dataclass(eq=False)
 class Step:
-    """A stage at known sizes. ``keys``: names whose sizes (and, where the stage asks for them, values) say
-    which step comes next. ``loops``: what runs after the program."""
+    """A stage at known sizes. ``sized``: names of values whose sizes select the next step in ``children``,
+    together with the values that the stage asks for. ``loops``: loops that run after the stage's
+    specialization."""
 
     stage: Stage
     loops: list[Loop | HostNode]
@@ -46,29 +42,29 @@ class Step:
 
     @property
     def last(self) -> bool:
-        """Whether no nodes are left."""
+        """Whether this step ends the run."""
         return not self.stage.rest
 
 
 @dataclass(eq=False)
 class Flow:
-    """A graph that is run at whatever sizes its inputs have.
+    """A graph that runs at any sizes of its inputs.
 
-    ``nodes`` of ``origin``, None for a flow of a bundle, whose ``steps`` are all that there are; ``outputs``:
-    names that a run returns. ``known``: constants by name. ``most_steps``: iterations of one loop.
-    """
+    ``nodes``: the graph's nodes, from the file ``origin``. ``origin`` is None for a flow of a bundle: such a
+    flow has the ``steps`` of the bundle and finds no others. ``outputs``: names of the values that a run
+    returns; ``known``: constants by name; ``most_steps``: limit of a loop's iterations."""
 
     origin: Origin | None
     nodes: tuple[StagedNode, ...]
     outputs: tuple[str, ...]
     known: Mapping[str, Known]
-    programs: Programs
+    specializations: Specializations
     most_steps: int
     steps: dict[Any, Step] = field(default_factory=dict)
 
-    def run(self, values: dict[str, Value], key: Any = None) -> list[Value]:
-        """The outputs; they are overwritten by the next run. ``values``: what the graph reads, by name;
-        ``key``: of what kind each is, where the caller has it."""
+    def run(self, values: dict[str, FlowValue], key: Any = None) -> list[FlowValue]:
+        """The outputs, which the next run overwrites. ``values``: the graph's inputs by name; ``key``: the
+        kinds of ``values``; None: they are found here."""
         step = self.steps.get(key) if key else None
         if step is None:
             step = self.first(values)
@@ -79,12 +75,12 @@ class Flow:
             step = self._next(step, values)
 
     def resident(
-        self, values: Mapping[str, Value], fed: Sequence[str], states: Sequence[str], first: int
+        self, values: Mapping[str, FlowValue], fed: Sequence[str], states: Sequence[str], first: int
     ) -> ResidentBody | None:
-        """After a run with these values, the program's memory; None where it was more than one program, or
-        what changes is not on the host. ``fed``: inputs that each run writes, ``states``: those that outputs
-        ``first``, ... become."""
-        if self.programs.observer is not None:
+        """The body of a loop with its values in the specialization's memory, after a run with these values.
+        None if a run takes several steps, or if the changing values are not on the host. ``fed``: inputs that
+        each run writes; ``states``: inputs whose next values are the outputs ``first``, ``first`` + 1, ..."""
+        if self.specializations.observer is not None:
             return None
         step = self.first(values)
         stage = step.stage
@@ -93,14 +89,14 @@ class Flow:
         makes = {name: parts for name, parts in stage.makes.items() if isinstance(parts, str)}
         if len(makes) < len(stage.makes):
             return None
-        program = self.programs.of(stage.model)
-        places = zip(stage.reads, program.inputs, strict=True)
+        specialization = self.specializations.of(stage.model)
+        places = zip(stage.reads, specialization.inputs, strict=True)
         reads = {read.name: at for read, at in places if read.index is None}
         if len(reads) < len(stage.reads):
             return None
         known = {name: stage.known[name] for name in self.outputs if name in stage.known}
         return resident_of(
-            program,
+            specialization,
             reads,
             makes,
             self.outputs,
@@ -112,29 +108,28 @@ class Flow:
         )
 
     def sibling(self) -> Flow:
-        """The same graph, with programs of its own, which run at the same time as these."""
-        programs = self.programs.sibling()
-        return Flow(self.origin, self.nodes, self.outputs, self.known, programs, self.most_steps)
+        """The same graph with other specializations, which may run at the same time."""
+        specializations = self.specializations.sibling()
+        return Flow(self.origin, self.nodes, self.outputs, self.known, specializations, self.most_steps)
 
     @property
     def strings(self) -> Strings:
-        """The texts of the model."""
         return Strings() if self.origin is None else self.origin.strings
 
     @property
     def most_bytes(self) -> int:
-        """What the states and results of a loop may take: an eighth of what the host has for tensors, as
-        programs hold states, too, and results are copied once more in the end."""
+        """Limit in bytes of a loop's states and results: an eighth of the host's memory, because
+        specializations hold states, too, and results are copied once more at the end."""
         return host_bytes() // 8
 
-    def prepare(self, values: Mapping[str, Value]) -> None:
-        """Make the first program for values of these sizes."""
+    def prepare(self, values: Mapping[str, FlowValue]) -> None:
+        """Make the first specialization for the sizes of these values."""
         step = self.first(values)
         if step.stage.model is not None:
-            self.programs.of(step.stage.model)
+            self.specializations.of(step.stage.model)
 
-    def first(self, values: Mapping[str, Value]) -> Step:
-        """The step that values of these kinds begin with."""
+    def first(self, values: Mapping[str, FlowValue]) -> Step:
+        """The first step for the kinds of these values; it is made if there is none yet."""
         key = tuple([kind_of(value) for value in values.values()])
         step = self.steps.get(key)
         if step is None:
@@ -142,27 +137,26 @@ class Flow:
             self._keep(self.steps, key, step)
         return step
 
-    def begin(self, importer: Importer, values: Mapping[str, Value]) -> None:
-        """Make the step of values of these kinds of what an importer has converted."""
+    def begin(self, importer: Importer, values: Mapping[str, FlowValue]) -> None:
+        """Make the first step from the nodes that an importer has already converted."""
         stage = stage_of(importer, self.nodes, self.outputs)
         if stage is not None:
             self._keep(self.steps, tuple([kind_of(value) for value in values.values()]), self._of(stage))
 
     def _keep(self, steps: dict[Any, Step], key: Any, step: Step) -> None:
-        """Remember a step; of as many as there may be programs the one that came first is forgotten."""
-        while len(steps) >= self.programs.most:
+        """Keep a step, and drop the oldest if there are as many steps as specializations may be kept."""
+        while len(steps) >= self.specializations.most:
             del steps[next(iter(steps))]
         steps[key] = step
 
-    def output(self, step: Step, name: str, values: Mapping[str, Value]) -> Value:
-        """An output of the graph after its last step."""
+    def output(self, step: Step, name: str, values: Mapping[str, FlowValue]) -> FlowValue:
         if name in values:
             return values[name]
         return constant_of(step.stage.known[name], self.strings)
 
     # ---------------------------------------------------------------- one step
 
-    def _execute(self, step: Step, values: dict[str, Value]) -> None:
+    def _execute(self, step: Step, values: dict[str, FlowValue]) -> None:
         stage = step.stage
         made = {} if stage.model is None else self._made(stage, stage.model, values)
         for name, parts in stage.makes.items():
@@ -171,80 +165,79 @@ class Flow:
             else:
                 values[name] = None if parts is None else made[parts]
         for name, (size, axis) in stage.bounds.items():
-            values[name] = _trimmed(values[name], int(array_of(made[size]).reshape(-1)[0]), axis)
+            stop = int(array_of(made[size]).reshape(-1)[0])
+            values[name] = array_of(values[name])[(slice(None),) * axis + (slice(stop),)]
         for loop in step.loops:
             loop.run(values)
 
-    def _made(self, stage: Stage, model: Model, values: Mapping[str, Value]) -> Mapping[str, Any]:
-        """What the program of a stage makes of the values that are there."""
-        program = self.programs.of(model)
-        session = program.session
+    def _made(self, stage: Stage, model: Model, values: Mapping[str, FlowValue]) -> Mapping[str, Any]:
+        """The outputs of a stage's specialization for these values."""
+        specialization = self.specializations.of(model)
+        session = specialization.session
         strings = Strings(self.strings)
-        for at, read in zip(program.inputs, stage.reads, strict=True):
+        for at, read in zip(specialization.inputs, stage.reads, strict=True):
             value = values[read.name]
             value = value if read.index is None else value[read.index]
             if read.element is not None:
                 value = encoded(value, read.element, strings, read.name)
             session.set_input(at, value)
-        self.programs.run(session)
-        made: Mapping[str, Any] = program.outputs
+        self.specializations.run(session)
+        made: Mapping[str, Any] = specialization.outputs
         if not stage.elements:
             return made
         return {**made, **{name: decoded(made[name], kind, strings) for name, kind in stage.elements.items()}}
 
-    def _next(self, step: Step, values: dict[str, Value]) -> Step:
+    def _next(self, step: Step, values: dict[str, FlowValue]) -> Step:
         asked = tuple([array_of(values[name]).tobytes() for name in step.stage.asks])
         key = asked, tuple([kind_of(values[name]) for name in step.sized])
         child = step.children.get(key)
         if child is None:
             known = dict(step.stage.known)
             for name in step.stage.asks:
-                known[name] = _constant(name, kept(values[name]))
+                array = kept(values[name])
+                kind = TensorType(dtypes.from_numpy(array.dtype), array.shape)
+                known[name] = TapeValue(kind, name, Constant.of(array, f"{name} as a run found it"))
             child = self._step(step.stage.rest, known, values)
             self._keep(step.children, key, child)
         return child
 
-    # ---------------------------------------------------------------- finding out
+    # ---------------------------------------------------------------- finding the next step
 
     def _step(
-        self, nodes: Iterable[StagedNode], known: Mapping[str, Known], values: Mapping[str, Value]
+        self, nodes: Iterable[StagedNode], known: Mapping[str, Known], values: Mapping[str, FlowValue]
     ) -> Step:
         if self.origin is None:
             raise UnmetError(_unknown(self, values))
         types = {name: type_of(value) for name, value in values.items() if name not in known}
-        with self.programs.making:
+        with self.specializations.making:
             return self._of(self.origin.next_stage(nodes, known, types, self.outputs))
 
     def _of(self, stage: Stage) -> Step:
-        """The step of a stage. Raises GraphError where nothing can go on."""
+        """The step of a stage. Raises GraphError if the flow cannot go on."""
         if not stage.rest:
             return Step(stage, [], ())
-        loops = [self._loop(path, node, stage) for path, node in stage.loops]
+        origin = self.origin
+        assert origin is not None, "a loaded flow finds no more steps"
+        loops = [origin.loop(path, node, stage, self._inner) for path, node in stage.loops]
         done = {id(node) for _, node in stage.loops}
         rest = tuple(each for each in stage.rest if id(each[1]) not in done)
         results = [name for loop in loops for name in loop.results if name]
         if not (loops or stage.asks or stage.bounds):
             path, node = stage.rest[0]
-            raise GraphError(
-                f"{node.op_type} {node.name!r} waits for a value that nothing makes",
-                path=path,
-                node=node.name,
-            )
+            text = f"{node.op_type} {node.name!r} waits for a value that no node makes"
+            raise GraphError(text, path=path, node=node.name)
         sized = [*stage.bounds, *stage.asks, *results]
         return Step(replace(stage, rest=rest), loops, tuple(sized))
-
-    def _loop(self, path: str, node: Any, stage: Stage) -> Loop | HostNode:
-        assert self.origin is not None, "a loaded flow finds no more steps"
-        return self.origin.loop(path, node, stage, self._inner)
 
     def _inner(
         self, nodes: tuple[StagedNode, ...], outputs: tuple[str, ...], known: Mapping[str, Known]
     ) -> Flow:
-        return Flow(self.origin, nodes, outputs, known, self.programs, self.most_steps)
+        return Flow(self.origin, nodes, outputs, known, self.specializations, self.most_steps)
 
 
-def _unknown(flow: Flow, values: Mapping[str, Value]) -> str:
-    """That the bundle has no step for these values, and which it has."""
+def _unknown(flow: Flow, values: Mapping[str, FlowValue]) -> str:
+    """Text of the error that the bundle has no step for these values. The text lists the steps that the
+    bundle has."""
     got = ", ".join(f"{name} {_text(kind_of(value))}" for name, value in values.items())
     has = [", ".join(map(_text, key)) for key in flow.steps if isinstance(key, tuple)]
     more = f", and {len(has) - 8} more" if len(has) > 8 else ""
@@ -260,14 +253,3 @@ def _text(kind: Any) -> str:
     if len(kind) == 2 and isinstance(kind[1], str):
         return f"{kind[1]}{list(kind[0])}"
     return f"a sequence of {len(kind)}"
-
-
-def _constant(name: str, array: np.ndarray) -> TapeValue:
-    kind = TensorType(dtypes.from_numpy(array.dtype), array.shape)
-    return TapeValue(kind, name, Constant.of(array, f"{name} as a run found it"))
-
-
-def _trimmed(value: Value, size: int, axis: int) -> np.ndarray:
-    """The first ``size`` of a value along an axis."""
-    array = array_of(value)
-    return array[(slice(None),) * axis + (slice(size),)]

@@ -1,4 +1,5 @@
-"""Values of a flow: tensors and arrays, lists of them where ONNX has a sequence; their types, and copies."""
+"""Values of a flow: tensors, arrays, and lists of these for ONNX's sequences. Types, kinds and copies of
+values, and conversion of a caller's values."""
 
 from __future__ import annotations
 
@@ -7,33 +8,25 @@ from typing import Any
 
 import numpy as np
 
+from ...base import dtypes
+from ...base.errors import InputError
+from ...base.exact import exactly
 from ...base.machine.layout import HOST
-from ...frontends.onnx.elements import Element, Strings, element_name
+from ...frontends.onnx.dynamic import PortInfo
+from ...frontends.onnx.elements import ELEMENTS, STRING, Element, Strings, element_name
 from ...frontends.onnx.stages import Known
 from ...frontends.onnx.tape import TapeSequence
 from ...ir.graph import TensorType
 from ...ir.model import Constant
 from ..tensors.tensor import Tensor
 from ..tensors.transfers import duplicate
+from .element_array import ElementArray
 
-__all__ = [
-    "Value",
-    "array_of",
-    "carried",
-    "constant_of",
-    "decoded",
-    "encoded",
-    "kept",
-    "kind_of",
-    "nbytes_of",
-    "type_of",
-]
-
-Value = Any  # a Tensor, an array, a list of these; None: an optional without a value
+FlowValue = Any  # a Tensor, an array, a list of such values, or None for an optional without a value
 
 
-def type_of(value: Value) -> TensorType | tuple[TensorType, ...] | None:
-    """Its type; of a sequence the type of each value; None: no value."""
+def type_of(value: FlowValue) -> TensorType | tuple[TensorType, ...] | None:
+    """The type of a value: a tuple of types for a sequence, None for no value."""
     if value is None:
         return None
     if isinstance(value, list):
@@ -41,8 +34,8 @@ def type_of(value: Value) -> TensorType | tuple[TensorType, ...] | None:
     return _tensor_type(value)
 
 
-def kind_of(value: Value) -> Any:
-    """A key: equal for values that the same programs serve."""
+def kind_of(value: FlowValue) -> Any:
+    """A key for the kind of a value: the same specialization serves all values of one kind."""
     if value is None:
         return None
     if isinstance(value, list):
@@ -57,8 +50,8 @@ def _name_of(dtype: np.dtype) -> str:
     return element_name(dtype)
 
 
-def constant_of(known: Known, strings: Strings) -> Value:
-    """The value of a constant of a file; a sequence is a list. ``strings``: the file's texts."""
+def constant_of(known: Known, strings: Strings) -> FlowValue:
+    """The value of a file's constant; a sequence becomes a list. ``strings``: table of the file's texts."""
     if isinstance(known, TapeSequence):
         return None if known.absent else [constant_of(each, strings) for each in known.values]
     assert known.constant is not None, "stages hand on constants"
@@ -68,25 +61,26 @@ def constant_of(known: Known, strings: Strings) -> Value:
     return strings.decoded(array) if known.element.is_text else known.element.decoded(array)
 
 
-def array_of(value: Value) -> np.ndarray:
-    """The value on the host, read only."""
+def array_of(value: FlowValue) -> np.ndarray:
+    """The value as an array on the host, which must not be written."""
     return value if isinstance(value, np.ndarray) else value.numpy()
 
 
-def encoded(value: Value, element: Element, strings: Strings, name: str) -> np.ndarray:
-    """What a program holds for a value of elements. Raises InputError for one that is no text."""
+def encoded(value: FlowValue, element: Element, strings: Strings, name: str) -> np.ndarray:
+    """The form in which a specialization takes a value of strings or small elements. Raises InputError for an
+    element that is no text."""
     array = array_of(value)
     return strings.encoded(array, repr(name)) if element.is_text else element.encoded(array)
 
 
-def decoded(made: Value, element: Element, strings: Strings) -> np.ndarray:
-    """The value that a program's output holds."""
+def decoded(made: FlowValue, element: Element, strings: Strings) -> np.ndarray:
+    """The value of strings or small elements that is encoded in the output ``made`` of a specialization."""
     array = array_of(made)
     return strings.decoded(array) if element.is_text else element.decoded(array)
 
 
-def nbytes_of(value: Value) -> int:
-    """Bytes of its elements."""
+def nbytes_of(value: FlowValue) -> int:
+    """Bytes of the value's elements."""
     if value is None:
         return 0
     if isinstance(value, list):
@@ -94,8 +88,8 @@ def nbytes_of(value: Value) -> int:
     return int(value.nbytes)
 
 
-def kept(value: Value) -> Value:
-    """A copy: what a program made is overwritten when that program runs again."""
+def kept(value: FlowValue) -> FlowValue:
+    """A copy on the host, because the next run overwrites the specialization's outputs."""
     if value is None:
         return None
     if isinstance(value, list):
@@ -105,8 +99,8 @@ def kept(value: Value) -> Value:
     return np.array(value) if isinstance(value, np.ndarray) else value.numpy()
 
 
-def carried(value: Value) -> Value:
-    """A copy as ``kept``, which stays on its device."""
+def carried(value: FlowValue) -> FlowValue:
+    """A copy of a value that stays on the value's device."""
     if isinstance(value, list):
         return [carried(each) for each in value]
     if isinstance(value, Tensor) and value.layout.memory != HOST:
@@ -118,3 +112,59 @@ def _tensor_type(value: Any) -> TensorType:
     if isinstance(value, np.ndarray):
         return TensorType(_name_of(value.dtype), value.shape)
     return TensorType(value.dtype, tuple(value.shape))
+
+
+def fitting(info: PortInfo, dtype: np.dtype | None, value: Any) -> FlowValue:
+    """The value of an input, converted if that is needed and loses nothing. ``dtype``: dtype of the input,
+    None if the file does not give one. Raises InputError."""
+    if type(value) is np.ndarray and value.dtype == dtype and value.flags.c_contiguous:
+        if info.shape is not None and len(info.shape) == value.ndim:
+            return value  # most values are returned unchanged
+    if info.optional and value is None:
+        return None
+    if info.sequence:
+        return [_typed(info, each) for each in value]
+    if isinstance(value, Tensor) and value.dtype == info.dtype:
+        return value
+    array = _typed(info, value)
+    if info.shape is not None and len(info.shape) != array.ndim:
+        text = f"input {info.name!r} is {info}, got {array.dtype.name}{list(array.shape)}"
+        raise InputError(text, got=array.shape)
+    return array
+
+
+def _typed(info: PortInfo, value: Any) -> np.ndarray:
+    try:
+        array = value.numpy() if isinstance(value, (Tensor, ElementArray)) else np.asarray(value)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"input {info.name!r}: {error}", got=type(value).__name__) from error
+    if array.dtype.name == info.dtype and array.flags.c_contiguous:
+        return array
+    if info.dtype in ELEMENTS or array.dtype.kind in "OUST":
+        return _typed_elements(info, array)
+    wanted = dtypes.to_numpy(info.dtype) if info.dtype else array.dtype
+    if hasattr(value, "dtype") and not np.can_cast(array.dtype, wanted, "same_kind"):
+        text = f"input {info.name!r} is {info}, got {array.dtype.name}{list(array.shape)}"
+        raise InputError(text, got=array.dtype.name, wanted=info.dtype)
+    return np.asarray(exactly(array, wanted, f"input {info.name!r}"), order="C")
+
+
+def _typed_elements(info: PortInfo, array: np.ndarray) -> np.ndarray:
+    """An array for an input, in case the elements of the array or of the input have no dtype in graphs."""
+    wanted = info.dtype
+    if array.dtype.kind in "OUST" and wanted in ("", STRING.name):
+        return np.asarray(array, object, order="C")
+    if wanted in ELEMENTS and array.dtype.kind not in "OUST":
+        dtype = ELEMENTS[wanted].numpy()
+        same = array.dtype == dtype or element_name(array.dtype) == wanted
+        with np.errstate(all="ignore"):
+            cast = array if same else array.astype(dtype)
+        if same or np.array_equal(cast.astype(np.float64), array.astype(np.float64)):
+            return np.asarray(cast, order="C")
+        text = (
+            f"input {info.name!r} is {info}, which does not hold all given values, "
+            f"{array.min()} to {array.max()}"
+        )
+        raise InputError(text, got=(array.min(), array.max()), wanted=wanted)
+    text = f"input {info.name!r} is {info}, got {array.dtype.name}{list(array.shape)}"
+    raise InputError(text, got=array.dtype.name, wanted=wanted)

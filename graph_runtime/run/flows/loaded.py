@@ -1,7 +1,6 @@
-"""A flow from a bundle: its steps are there, and no others are found out.
+"""A flow from a bundle, which has the bundle's steps and finds no others.
 
-load_flow(bundle, open) -> FlowModule
-"""
+load_flow(bundle, open) -> FlowModule"""
 
 from __future__ import annotations
 
@@ -21,68 +20,59 @@ from ..module import GraphModule
 from .flow import Flow, Step
 from .flow_module import FlowModule
 from .loops import Loop, LoopNode
-from .programs import Programs, SizedProgram, sized_program
-
-__all__ = ["flow_of_bundle", "load_flow"]
+from .specializations import Specialization, Specializations, specialization_of
 
 
 def flow_of_bundle(bundle: Bundle) -> dict[str, Any]:
-    """The checked flow.json of a bundle that has one. Raises DocumentError."""
+    """The checked flow.json of a bundle, which must have one. Raises DocumentError."""
     programs = {p.name: (p.inputs, p.outputs) for p in bundle.programs}
     assert bundle.flow is not None, "the caller saw that there is one"
     return read_flow(bytes(bundle.read(bundle.flow)), programs, f"bundle {bundle.path}: {bundle.flow}")
 
 
 def load_flow(
-    bundle: Bundle,
-    open_entry: Callable[..., GraphModule],
-    open_model: Callable[[], FlowModule] | None = None,
+    bundle: Bundle, open_entry: Callable[..., GraphModule], open_model: Callable[[], FlowModule] | None = None
 ) -> FlowModule:
-    """The module of a bundle with a flow. ``open_entry`` opens a BundleProgram (in an
-    ``arena``), when it is first run;
-    ``open_model`` the model that is in it, when none of them serves. Raises DocumentError, and what opening
-    the first program raises."""
+    """The module of a bundle with a flow. ``open_entry``: function that opens a BundleProgram (in an
+    ``arena``) before its first run; ``open_model``: function that opens the bundle's model, for inputs that
+    no program serves. Raises DocumentError, and the errors of opening the first program."""
     document = flow_of_bundle(bundle)
     options = Options.of(bundle.options, most_steps=document["most_steps"])
-    programs = _Opened(bundle, open_entry, options)
+    specializations = _Opened(bundle, open_entry, options)
     inputs, outputs = (tuple(map(_port, document[what])) for what in ("inputs", "outputs"))
-    flow = _Reader(document, bundle, programs).flow(0)
-    module = FlowModule(inputs, outputs, flow, _no_check, options, more=open_model)
+    flow = _Reader(document, bundle, specializations).flow(0)
+    module = FlowModule(inputs, outputs, flow, lambda types: None, options, more=open_model)
     for step in list(flow.steps.values())[:1]:
         if step.stage.model is not None:
-            programs.of(step.stage.model)  # what cannot be opened is known now
+            specializations.of(step.stage.model)  # opens the program now, so that its errors are raised now
     return module
-
-
-def _no_check(types: Mapping[str, TensorType]) -> None:
-    """Sizes that do not fit one another have no step."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Saved:
-    """What stands for a model: a program of the bundle."""
+    """A program of the bundle, used where a Flow has a model."""
 
     entry: BundleProgram
 
 
-class _Opened(Programs):
-    """Opens the programs of a bundle."""
+class _Opened(Specializations):
+    """Specializations of a bundle's flow, which are the programs of the bundle."""
 
     def __init__(self, bundle: Bundle, open_entry: Callable[..., GraphModule], options: Options):
         super().__init__(cast("Any", None), options, bundle.path.name, options.programs)
         self._open = open_entry
-        self.unmatched.clear()  # pins were followed when it was compiled
+        self.unmatched.clear()  # the pins were applied when the bundle was compiled
 
-    def _make(self, model: Model, several: bool) -> SizedProgram:
+    def _make(self, model: Model, several: bool) -> Specialization:
         entry = cast("_Saved", model).entry
         module = self._open(entry, arena=self.arena)
         self.sizes.append(entry.name)
-        return sized_program(module, entry.inputs)
+        return specialization_of(module, entry.inputs)
 
 
 class _Reader:
-    def __init__(self, document: Mapping[str, Any], bundle: Bundle, programs: Programs):
-        self.document, self.bundle, self.programs = document, bundle, programs
+    def __init__(self, document: Mapping[str, Any], bundle: Bundle, specializations: Specializations):
+        self.document, self.bundle, self.specializations = document, bundle, specializations
         self.constants = {
             key: constant_array(raw, str(bundle.path), f"$.constants[{key!r}]")
             for key, raw in document["constants"].items()
@@ -92,7 +82,7 @@ class _Reader:
         raw = self.document["flows"][at]
         steps = {tuple(map(_kind, f["kinds"])): self._step(f["step"]) for f in raw["first"]}
         most = self.document["most_steps"]
-        return Flow(None, (), tuple(raw["outputs"]), {}, self.programs, most, steps)
+        return Flow(None, (), tuple(raw["outputs"]), {}, self.specializations, most, steps)
 
     def _step(self, at: int) -> Step:
         raw = self.document["steps"][at]
@@ -139,7 +129,7 @@ def _port(raw: Mapping[str, Any]) -> PortInfo:
 
 
 def _kind(raw: Any) -> Any:
-    """The key of flow_values.kind_of."""
+    """The kind of a value (flow_values.kind_of), read from the JSON form of the kind."""
     if raw is None:
         return None
     if isinstance(raw, list):

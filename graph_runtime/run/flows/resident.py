@@ -1,9 +1,8 @@
-"""Loop bodies that are one program at fixed sizes: their states stay in the program's memory.
+"""Loop bodies of one specialization, whose states stay in the specialization's memory.
 
-An iteration writes what changes where the program reads it, and runs the program: no step is looked up, and
-states go from where the program makes them to where it reads them, within a device where both are there. A
-body that is not like that is run as a flow.
-"""
+An iteration writes the changing inputs where the specialization reads them, and runs the specialization. No
+step is looked up. States are copied from the specialization's outputs to its inputs, within the device if
+both are on one device. Bodies of several steps run as flows instead."""
 
 from __future__ import annotations
 
@@ -14,22 +13,59 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..sessions.memory import device_input, input_memory, output_memory, runner
+from ...base.machine.layout import HOST
+from ...binding.core import host_view, writable_view
+from ..sessions.session import Session
 from ..tensors.tensor import Tensor
-from .flow_values import Value, array_of
-from .programs import SizedProgram
+from .flow_values import FlowValue, array_of
+from .specializations import Specialization
 
-__all__ = ["ResidentBody", "resident_of"]
+Place = np.ndarray | Tensor  # memory of the host, or a live tensor of a device
+
+# no other thread and no queued run may use the session while these places are read and written
 
 
-Place = np.ndarray | Tensor  # memory of the host, or a live tensor of another device
+def _input_place(session: Session, index: int) -> Place | None:
+    """The memory from which graph input ``index`` is read, so that the caller can write it. None if the input
+    has no value yet, is read-only, or lives elsewhere (zero copy, constants)."""
+    if index in session.unset or index in session.sharing or session.is_bound(index):
+        return None
+    tensor = session.input(index)
+    if tensor.readonly or tensor.layout.memory != HOST:
+        return None if tensor.readonly else tensor
+    return writable_view(tensor.type, *session.home(int(session.graph.input_eids[index])))
+
+
+def _output_place(session: Session, index: int) -> Place:
+    """The live values of graph output ``index``."""
+    tensor = session.output(index)
+    if tensor.layout.memory != HOST:
+        return tensor
+    view = host_view(tensor.type, *session.home(int(session.graph.outputs[index])))
+    return tensor if view is None else view
+
+
+def _runner(session: Session, written: Sequence[int]) -> Callable[[], None]:
+    """A function that runs the session after these inputs were written in place; if other devices read the
+    inputs, it first copies them there."""
+    spans = [session.program.at_input[index] for index in written if index in session.program.at_input]
+    if not spans:
+        return session.run
+
+    def run() -> None:
+        for first, last in spans:
+            session.run_span(first, last)
+        session.run()
+
+    return run
 
 
 @dataclass(frozen=True, eq=False)
 class ResidentBody:
-    """``inputs``: where the program reads, by the body's names; ``outputs``: what it makes, in order, live or
-    constant; ``hand_on`` copies states to where the next run reads them; ``step``: a run, after inputs were
-    written."""
+    """The memory and the functions of one iteration. ``inputs``: memory of the specialization's inputs, by
+    the body's names; ``outputs``: live or constant values, in order; ``hand_on``: function that copies states
+    to the memory from which the next run reads them; ``step``: function that runs the specialization after
+    inputs were written."""
 
     inputs: Mapping[str, Place]
     outputs: tuple[Place, ...]
@@ -37,7 +73,7 @@ class ResidentBody:
     step: Callable[[], None]
 
     def feed(self, name: str, value: Any) -> None:
-        """Write an input, where the program reads it."""
+        """Write an input into the specialization's memory."""
         place = self.inputs.get(name)
         if isinstance(place, np.ndarray):
             place[...] = value
@@ -48,9 +84,9 @@ class ResidentBody:
 def _moves(
     inputs: Mapping[str, Place], outputs: Sequence[Place], states: Sequence[str], first: int
 ) -> Callable[[], None] | None:
-    """What hands outputs ``first``, ... on to the inputs called ``states``; None where one has another type,
-    or is of a device and another state is read there. One of the host that is is copied before any is
-    written."""
+    """A function that copies the outputs ``first``, ``first`` + 1, ... to the inputs called ``states``. None
+    if types differ, or if a state on a device is also the target of another state. A host state that overlaps
+    a target is copied before any target is written."""
     moves: list[tuple[Place, Place]] = []
     for name, source in zip(states, outputs[first:], strict=False):
         target = inputs.get(name)
@@ -92,30 +128,29 @@ def _dtype(place: Place) -> str:
 
 
 def resident_of(
-    program: SizedProgram,
+    specialization: Specialization,
     reads: Mapping[str, int],
     makes: Mapping[str, str],
     outputs: Sequence[str],
     fed: Sequence[str],
     states: Sequence[str],
     first: int,
-    values: Mapping[str, Value],
-    known: Callable[[str], Value],
+    values: Mapping[str, FlowValue],
+    known: Callable[[str], FlowValue],
 ) -> ResidentBody | None:
-    """The body of a program after one run of it as a flow, which set all of its inputs; None where what
-    changes has no memory of the session's own.
+    """The ResidentBody of a specialization, after a run of it as a flow, which set all inputs. None if a
+    changing value is not in the session's own memory.
 
-    ``reads`` {name: index of the program's input}; ``makes`` {name: its output}; ``outputs``: of the body;
-    ``fed``: inputs that an iteration writes; ``states``: those that outputs ``first``, ... are handed on to;
-    ``values``, ``known``: what the others are.
-    """
+    ``reads`` {name: index of the specialization's input}; ``makes`` {name: name of the specialization's
+    output}; ``outputs``: names of the body's outputs; ``fed``: inputs that an iteration writes; ``states``:
+    inputs whose next values are the outputs ``first``, ``first`` + 1, ...; ``values`` and ``known``: all
+    other values by name."""
     changing = (*fed, *states)
-    session = program.session
+    session = specialization.session
     inputs: dict[str, Place] = {}
     for name in changing:
         if name in reads:
-            memory = input_memory(session, reads[name])
-            place = device_input(session, reads[name]) if memory is None else memory
+            place = _input_place(session, reads[name])
             if place is None:
                 return None
             inputs[name] = place
@@ -123,8 +158,7 @@ def resident_of(
     found: list[Place] = []
     for name in outputs:
         if name in makes:
-            view = output_memory(session, at[makes[name]])
-            found.append(session.output(at[makes[name]]) if view is None else view)
+            found.append(_output_place(session, at[makes[name]]))
         elif name in inputs:
             found.append(inputs[name])
         elif name in changing:
@@ -134,7 +168,7 @@ def resident_of(
     hand_on = _moves(inputs, found, states, first)
     if hand_on is None:
         return None
-    return ResidentBody(inputs, tuple(found), hand_on, runner(session, [reads[name] for name in inputs]))
+    return ResidentBody(inputs, tuple(found), hand_on, _runner(session, [reads[name] for name in inputs]))
 
 
 def _same(a: Place, b: Place) -> bool:

@@ -1,6 +1,7 @@
-"""A flow as a document: the steps that runs have found out, and the models of their programs.
+"""A flow as a document: the steps that runs have found, and the models of their specializations.
 
-flow_document(module.flow, ...) -> flow.json as a value, {program: Model}; save_flow() writes a bundle of it.
+flow_document(module.flow, ...) gives the value of flow.json and {program: Model}; save_flow() writes these as
+a bundle.
 """
 
 from __future__ import annotations
@@ -25,17 +26,15 @@ from ...frontends.onnx.stages import Read, Stage
 from ...ir.model import Model
 from .flow import Flow, Step
 from .flow_values import constant_of
-from .host_node import HostNode
 from .loops import Loop
-from .programs import Programs, options_for
-
-__all__ = ["flow_document", "flow_of_models", "save_flow"]
+from .origins import HostNode
+from .specializations import Specializations, options_for
 
 
 def flow_document(
     flow: Flow, inputs: Sequence[PortInfo], outputs: Sequence[PortInfo]
 ) -> tuple[dict[str, Any], dict[str, Model]]:
-    """(the document, the models of its programs by name): of the sizes and values of the runs so far."""
+    """(the document, the models of its programs by name), for the sizes and values of the runs so far."""
     writer = _Writer()
     writer.flow(flow, [info.name for info in inputs])
     document = {
@@ -52,8 +51,8 @@ def flow_document(
 
 
 def flow_of_models(models: Sequence[Model]) -> Flow:
-    """The flow of models that are one at other sizes: a run is that of the model whose inputs have its
-    sizes."""
+    """The flow of several models, which are one model at several sizes. A run takes the model whose input
+    sizes are those of the run."""
     steps = {}
     for model in models:
         graph = model.graph
@@ -64,8 +63,8 @@ def flow_of_models(models: Sequence[Model]) -> Flow:
         stage = Stage(model, reads, makes, {}, {}, (), (), {}, ())
         steps[tuple((kinds[name].shape, kinds[name].dtype) for name in names)] = Step(stage, [], ())
     options = Options()
-    programs = Programs(cast("Any", None), options, "models", len(steps))
-    return Flow(None, (), tuple(models[0].graph.output_names), {}, programs, options.most_steps, steps)
+    specializations = Specializations(cast("Any", None), options, "models", len(steps))
+    return Flow(None, (), tuple(models[0].graph.output_names), {}, specializations, options.most_steps, steps)
 
 
 def save_flow(
@@ -77,21 +76,21 @@ def save_flow(
     tell: Tell = silent,
     closed: bool = True,
 ) -> Path:
-    """Write a bundle of what the runs so far have found: the programs, and the flow above them. Unless it is
-    ``closed`` the model goes along, of which a session makes programs for what these runs have not met.
-    Raises InputError for a closed one before a run, and as build_bundle."""
+    """Write a bundle of the steps found so far: the specializations, as programs, and the flow that chooses
+    among them. Unless the bundle is ``closed`` it also has the model, from which a session makes further
+    specializations. Raises InputError for a closed bundle if there was no run yet, and the errors of
+    build_bundle."""
     document, models = flow_document(flow, *ports)
     _refuse_elements(flow.steps.values())
     source = {} if closed or flow.origin is None else _source(flow.origin.files(), Path(out))
     if not (models or source):
-        raise InputError(
-            "there is nothing to save before a run: run the model at the sizes that it shall have"
-        )
+        said = "there is nothing to save yet: first run the model at the sizes to save"
+        raise InputError(said)
     programs = {name: (model.input_names, model.output_names) for name, model in models.items()}
     check_flow(document, programs, "the flow")
-    from ...codegen.build import prepare_programs, write_prepared  # needed where something is compiled only
+    from ...codegen.build import prepare_programs, write_prepared  # needed only if something is compiled
 
-    bound = replace(options, dims={}, values={})  # the models have sizes
+    bound = replace(options, dims={}, values={})  # the models' sizes and values are fixed already
     prepared: dict[str, Any] = {}
     for name, model in models.items():
         prepared |= prepare_programs({name: model}, devices, options_for(model, bound), tell=tell)
@@ -109,7 +108,8 @@ def save_flow(
 
 
 def _source(files: Mapping[str, memoryview | Path], out: Path) -> dict[str, memoryview | Path]:
-    """A model's files by their names in a bundle. Raises InputError where a zip cannot have them."""
+    """{name in a bundle: contents} of a model's files. Raises InputError for a zip if the model has external
+    data."""
     if out.suffix == ".zip" and len(files) > 1:
         raise InputError(
             f"{out} is a zip, and external data is read from files beside the model: write a folder, or "
@@ -120,7 +120,8 @@ def _source(files: Mapping[str, memoryview | Path], out: Path) -> dict[str, memo
 
 
 def _refuse_elements(steps: Iterable[Step]) -> None:
-    """Raise InputError for what bundles do not have yet: strings, and elements of few bits."""
+    """Raise InputError for steps with values that bundles cannot have yet: strings, elements of few bits,
+    random numbers."""
     for step in steps:
         if step.stage.has_elements or any(isinstance(loop, HostNode) for loop in step.loops):
             has = "strings, elements of few bits or random numbers"
@@ -211,7 +212,7 @@ class _Writer:
 
 
 def _kind(kind: Any) -> Any:
-    """A kind (flow_values.kind_of) as JSON has it."""
+    """The JSON form of a kind (flow_values.kind_of)."""
     if kind is None:
         return None
     if len(kind) == 2 and isinstance(kind[1], str):
@@ -219,15 +220,8 @@ def _kind(kind: Any) -> Any:
     return [_kind(each) for each in kind]
 
 
-_SCAN = (
-    "num_scan_inputs",
-    "scan_input_axes",
-    "scan_input_directions",
-    "scan_output_axes",
-    "scan_output_directions",
-)
-
-
 def _attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    found = {name: attrs[name] for name in _SCAN if attrs.get(name) is not None}
+    """The JSON form of a Scan's attributes."""
+    lists = [f"scan_{side}_{what}" for side in ("input", "output") for what in ("axes", "directions")]
+    found = {name: attrs[name] for name in ("num_scan_inputs", *lists) if attrs.get(name) is not None}
     return {name: value if isinstance(value, int) else list(value) for name, value in found.items()}

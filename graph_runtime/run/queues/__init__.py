@@ -1,5 +1,4 @@
-"""Work that is queued on devices (native/include/gr_async.h), whatever it means.
+"""Queued work on devices (native/include/gr_async.h), for graphs, single ops and copies alike.
 
 Read: buffer (memory, and the events of its queued uses), template (instructions in lanes, made once,
-submitted any number of times), run (the handle of one submission).
-"""
+submitted any number of times), run (the handle of one submission)."""

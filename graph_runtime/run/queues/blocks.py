@@ -1,4 +1,4 @@
-"""What a device's memories hold, block by block, and giving back what is kept idle."""
+"""The blocks of a device's memories, and giving back idle blocks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from ...binding.core import ffi, lib
 from ..device_handles import DeviceHandle
-
-__all__ = ["Block", "blocks", "let_go"]
 
 _KINDS = {
     lib.GR_BLOCK_RESERVED: "reserved",
@@ -18,9 +16,9 @@ _KINDS = {
 
 
 class Block(NamedTuple):
-    """``addr``, ``extent`` bytes (per bank), ``holder``: what asked for it first. ``kind``: "reserved" by
-    DeviceHandle.alloc, "held" by the owner of its Buffer, "queued": queued work alone needs it, "idle": kept
-    to be used again."""
+    """A block of memory: ``addr``; ``extent`` in bytes (per bank); ``holder``: the name under which it was
+    first allocated. ``kind``: "reserved" (taken by DeviceHandle.alloc), "held" (by the owner of its Buffer),
+    "queued" (needed by queued work only) or "idle" (kept for reuse)."""
 
     addr: int
     extent: int
@@ -29,7 +27,8 @@ class Block(NamedTuple):
 
 
 def blocks(handle: DeviceHandle, memory: int) -> list[Block]:
-    """All blocks of memory number ``memory``, by address: they add up to what is allocated there."""
+    """All blocks of memory number ``memory``, by address; the sum of their extents is the allocated
+    memory."""
     room = 256
     while True:
         out = ffi.new("gr_block[]", room)
@@ -43,5 +42,6 @@ def blocks(handle: DeviceHandle, memory: int) -> list[Block]:
 
 
 def let_go(handle: DeviceHandle) -> None:
-    """Give back what is kept idle: at once, or when no queued work needs it."""
+    """Give back the idle blocks: at once those that no queued work needs, all others when their queued work
+    is over."""
     lib.gr_buffers_let_go(handle.pointer)

@@ -1,16 +1,15 @@
 """Buffer: a block of device memory and the queued work that uses it (native/include/gr_async.h).
 
-    Buffer.alloc(handle, memory, extent, holder)      memory of a device, given back with its last holder
-    Buffer.to_write(handle, memory, extent, holder)   the same, for the host to write now
+    Buffer.alloc(handle, memory, extent, holder)      new memory of a device, freed with its last holder
+    Buffer.to_write(handle, memory, extent, holder)   new memory that the host will write now
     Buffer.borrow(handle, addr, extent, owner)        memory of another owner, which is kept alive
-    buffer.writing()                                  the host's turn to write: waits for queued work
+    buffer.writing()                                  the host's turn to write, after queued work
 
-Every write of the host's own instructions goes through a ``Writing``: when there is one, queued work uses
-the block no longer. In guard mode a block without one is read-only to the process.
+Every write by the host's own instructions goes through a ``Writing``: while the Writing exists, no queued
+work uses the block. In guard mode a block without a Writing is read-only to the process.
 
-Freeing never waits: a block goes back together with its events, and its next user waits for them. What C
-still needs of an object that Python dropped waits in limbo until the work is over.
-"""
+Freeing never waits: a block goes back together with its events, and its next user waits for them. Objects
+that Python has dropped and C still needs stay in limbo until the work is over."""
 
 from __future__ import annotations
 
@@ -36,11 +35,9 @@ from ...binding.core import ffi, lib
 from ..device_handles import DeviceHandle
 from .limbo import keep_until, sweep
 
-__all__ = ["Buffer", "Writing", "check_timeout", "error_of", "reserved", "wait_in_slices", "with_room"]
-
-_SLICE_NS = 50_000_000  # C comes back after this long, so that a signal (Ctrl-C) is seen
-_PATIENCE = 4096  # more than may be in flight at a time
-_AGES = 1e9  # seconds; more is no limit
+SLICE_NS = 50_000_000  # C returns after this long, so that Python can handle a signal (Ctrl-C)
+_PATIENCE = 4096  # more than the number of runs in flight
+_AGES = 1e9  # seconds; longer timeouts count as no limit
 _OUT_OF_MEMORY, _INTERRUPTED = lib.GR_ERR_OUT_OF_MEMORY, lib.GR_INTERRUPTED
 _alloc, _release, _addr = lib.gr_buffer_alloc, lib.gr_buffer_release, lib.gr_buffer_addr
 _return = lib.gr_buffer_return
@@ -53,13 +50,12 @@ class Buffer:
 
     ``handle`` the opened device, ``memory`` the index of its memory, ``addr`` and ``extent`` (bytes; per bank
     on tt), ``id`` a number never used twice, ``pointer`` the ``gr_buffer *``, ``overwrites``: see
-    run/tensors/donated.py, ``replaced``: whether another Buffer has the block now (``renewed``). Every holder
-    keeps the block; ``free`` gives it up for all of them.
+    run/tensors/donated.py, ``replaced``: whether another Buffer has the block now (``renewed``). Any holder
+    of the Buffer keeps the block alive; ``free`` gives the block up for all holders.
 
-    ``pointer`` holds the reference of C's, and is itself held by every call that was given it: what another
-    thread drops or frees meanwhile is released when that call is over. A caller that puts it into an array of
-    C's keeps it beside the array.
-    """
+    The object ``pointer`` holds C's reference, and so does each call that gets it: a buffer that another
+    thread drops or frees meanwhile is released after that call. A caller that puts the pointer into a C array
+    keeps the object beside the array."""
 
     __slots__ = ("__weakref__", "extent", "handle", "memory", "overwrites", "owner", "pointer", "replaced")
 
@@ -86,14 +82,14 @@ class Buffer:
         lasting: bool = False,
         for_host: bool = False,
     ) -> Buffer:
-        """``extent`` bytes (in every bank) of memory number ``memory``; ``holder`` is the name in texts
-        of out of memory. Earlier queued work may still use the block: later work waits for it, and the host
-        does in ``writing``. ``for_host``: the host will write it, so a block that lets it wait comes last.
-        ``lasting``: for what is held for long; when it goes, the block is not kept idle for others.
+        """A Buffer of ``extent`` bytes (in every bank) of memory number ``memory``; ``holder`` is the name in
+        out-of-memory errors. Earlier queued work may still use the block: later work waits for that, as the
+        host does in ``writing``. ``for_host``: the host will write the block, so blocks that are still in use
+        are taken last. ``lasting``: the block will be held for long; when freed it is not kept idle for
+        others.
 
-        Where memory is short, waits for queued work that will give some back. Raises DeviceMemoryError,
-        DeviceError for a closed device.
-        """
+        If memory is short, waits for queued work that will free some. Raises DeviceMemoryError, DeviceError
+        for a closed device."""
         device = handle.pointer
         extent = extent or 1
         pointer = _alloc(device, memory, extent, holder.encode(), for_host)
@@ -111,12 +107,14 @@ class Buffer:
 
     @classmethod
     def to_write(cls, handle: DeviceHandle, memory: int, extent: int, holder: str) -> Writing:
-        """A new block, ``.buffer`` of the Writing, that no queued work uses. Raises as alloc."""
+        """The Writing of a new block (its ``.buffer``) that no queued work uses. Raises the errors of
+        alloc."""
         return cls.alloc(handle, memory, extent, holder, for_host=True).writing()
 
     @classmethod
     def borrow(cls, handle: DeviceHandle, addr: int, extent: int, owner: object, memory: int = 0) -> Buffer:
-        """Memory of ``owner``'s, which is kept alive until the last queued use is over."""
+        """A Buffer over memory of ``owner``, which is kept alive until the last queued use of the memory is
+        over."""
         pointer = lib.gr_buffer_borrow(handle.pointer, memory, addr, extent)
         if pointer == ffi.NULL:
             raise GraphRuntimeError(core.last_error())
@@ -127,18 +125,16 @@ class Buffer:
         return f"<Buffer on {self.handle.device}: {where}>"
 
     def live(self) -> Any:
-        """The ``gr_buffer *``. Raises DeviceError where the buffer was freed."""
+        """The ``gr_buffer *``. Raises DeviceError if the buffer was freed."""
         if self.pointer is None:
-            raise DeviceError(
-                f"this buffer on {self.handle.device} was freed: it cannot be used any more",
-                device=str(self.handle.device),
-            )
+            text = f"this buffer on {self.handle.device} was freed: it cannot be used any more"
+            raise DeviceError(text, device=str(self.handle.device))
         return self.pointer
 
     @property
     def events(self) -> Buffer:
-        """Itself. Each owner of a tensor's memory has this property: the Buffer with the events of its queued
-        uses."""
+        """The Buffer with the events of the queued uses. Every owner of a tensor's memory has this attribute;
+        a Buffer's is the Buffer itself."""
         return self
 
     @property
@@ -153,31 +149,30 @@ class Buffer:
 
     @property
     def version(self) -> int:
-        """How many submissions write it, those that are queued counted."""
+        """Number of submissions that write the buffer, queued ones included."""
         return lib.gr_buffer_version(self.live())
 
     @property
     def ready(self) -> bool:
-        """Whether nothing that is queued will still write it. Never waits."""
+        """Whether all queued writes are over. Never waits."""
         return not _pending(self.live(), 0)
 
     @property
     def in_use(self) -> bool:
-        """Whether anything that is queued still writes or reads it. Never waits."""
+        """Whether queued work still reads or writes the buffer. Never waits."""
         return (pointer := self.pointer) is not None and bool(_pending(pointer, 1))
 
     @property
     def failure(self) -> Exception | None:
-        """Why what should be in it is not, None where nothing failed so far. Never waits."""
+        """The error that kept the buffer's values from being written, None if there is none so far. Never
+        waits."""
         found = ffi.new("gr_failure *")
         return error_of(found) if lib.gr_buffer_failure(self.live(), found) else None
 
     def wait(self, timeout: float | None = None, write: bool = False) -> None:
-        """Until queued work has written it; with ``write``, has read it too, so that it may be overwritten.
-
-        Raises the first cause where that failed (unless ``write``), WaitTimeoutError after ``timeout``
-        seconds, InputError for what is no timeout.
-        """
+        """Wait until queued work has written the buffer; with ``write``, until queued work has also read it,
+        so that it may be overwritten. Raises the first cause of a failed write (not with ``write``),
+        WaitTimeoutError after ``timeout`` seconds, InputError for an invalid timeout."""
         check_timeout(timeout)
         pointer = self.live()
         if _pending(pointer, write):
@@ -186,22 +181,20 @@ class Buffer:
             throw(self.failure)
 
     def writing(self) -> Writing:
-        """The host's turn to write: waits until queued work neither writes nor reads the block. The contents
-        are the caller's from then on: what failed to write them is forgotten. Raises DeviceError."""
+        """The host's turn to write: waits until queued work neither reads nor writes the block. From then on
+        the contents are the caller's, and earlier failures are forgotten. Raises DeviceError."""
         return Writing(self)
 
     def renewed(self, version: int) -> Buffer | None:
-        """Another Buffer of the block, whose contents count as right; this one keeps what failed. None while
-        the block is in use, and where it has another version."""
+        """Another Buffer of the same block, whose contents count as valid; this Buffer keeps the failure.
+        None while the block is in use, or if ``version`` is not the present one."""
         fresh = lib.gr_buffer_renew(self.live(), version)
         self.replaced = self.replaced or bool(fresh)
         return Buffer(self.handle, self.memory, self.extent, fresh, self.owner) if fresh else None
 
     def free(self, force: bool = False) -> None:
-        """Give the memory up: once queued work is over, others may get it. Later use raises DeviceError.
-
-        Freeing twice raises DeviceError, unless ``force``.
-        """
+        """Give the memory up: others may get it once queued work is over. Later use of the Buffer raises
+        DeviceError, as does a second free unless ``force``."""
         if self.pointer is None and force:
             return
         self.live()
@@ -209,8 +202,8 @@ class Buffer:
 
 
 class Writing:
-    """The right of the host's instructions to write ``buffer``, until it is closed or gone. What is queued
-    meanwhile must not use the block."""
+    """The host's right to write ``buffer``, until this object is closed or dropped. Work queued meanwhile
+    must not use the block."""
 
     __slots__ = ("_pointer", "buffer")
 
@@ -225,7 +218,7 @@ class Writing:
         self.buffer, self._pointer = buffer, pointer
 
     def close(self) -> None:
-        """The last write is over. Closing twice does nothing."""
+        """Say that the last write is done. Closing twice does nothing."""
         pointer, self._pointer = self._pointer, None
         if pointer is not None:
             _written(pointer)
@@ -240,7 +233,7 @@ class Writing:
 
 
 def _release_borrowed(owner: object, pointer: Any) -> None:
-    """Release a ``gr_buffer *``; the owner of its memory stays until nothing that is queued uses it."""
+    """Release a ``gr_buffer *``; the owner of its memory stays until no queued work uses it."""
     if _pending(pointer, 1):
         keep_until(lambda: not _pending(pointer, 1), lambda: _release(pointer), owner)
     else:
@@ -251,21 +244,20 @@ def _release_borrowed(owner: object, pointer: Any) -> None:
 
 
 def check_timeout(timeout: Any) -> None:
-    """Raises InputError for what is neither None nor a number of seconds, 0 or more."""
+    """Raise InputError for a timeout that is neither None nor a number of seconds from 0."""
     if timeout is not None and not (isinstance(timeout, Real) and float(timeout) >= 0):
-        raise InputError(
-            f"timeout is the seconds to wait at most, 0 or more, or None for no limit, got {timeout!r}",
-            got=timeout,
-        )
+        text = f"timeout must be a number of seconds from 0, or None for no limit, got {timeout!r}"
+        raise InputError(text, got=timeout)
 
 
 def wait_in_slices(wait: Callable[[int], int], timeout: float | None, what: str) -> None:
-    """Call ``wait(budget in ns)``, which gives a gr_status, until it is not GR_INTERRUPTED. Between two calls
-    Python handles signals. Raises WaitTimeoutError after ``timeout`` seconds, and what the status means."""
+    """Call ``wait(budget in ns)``, which returns a gr_status, until it is not GR_INTERRUPTED; Python handles
+    signals between two calls. Raises WaitTimeoutError after ``timeout`` seconds, and the error that the
+    status means."""
     seconds = 0.0 if timeout is None else float(timeout)
     deadline = None if timeout is None else time.monotonic_ns() + int(min(timeout, _AGES) * 1e9)
     while True:
-        budget = _SLICE_NS if deadline is None else max(0, min(_SLICE_NS, deadline - time.monotonic_ns()))
+        budget = SLICE_NS if deadline is None else max(0, min(SLICE_NS, deadline - time.monotonic_ns()))
         status = wait(budget)
         if status != _INTERRUPTED:
             core.check(status)
@@ -275,8 +267,8 @@ def wait_in_slices(wait: Callable[[int], int], timeout: float | None, what: str)
 
 
 def error_of(failure: Any, left: str = "") -> GraphRuntimeError:
-    """The exception that a ``gr_failure *`` says: KernelError, or RunCancelledError; ``left``: and what the
-    failure left."""
+    """The exception of a ``gr_failure *``: KernelError or RunCancelledError. ``left``: text on the state
+    after the failure."""
     node, op, device, text = (
         ffi.string(getattr(failure, key)).decode(errors="replace") for key in ("node", "op", "device", "text")
     )
@@ -287,7 +279,8 @@ def error_of(failure: Any, left: str = "") -> GraphRuntimeError:
 
 
 def reserved(handle: DeviceHandle, memory: int, extent: int, holder: str) -> int:
-    """Address of a block without events, which handle.free gives back. Waits and raises as Buffer.alloc."""
+    """Address of a block without events, which handle.free gives back. Waits, and raises errors, as
+    Buffer.alloc does."""
     device, out = handle.pointer, ffi.new("uint64_t *")
 
     def attempt() -> bool:
@@ -299,22 +292,21 @@ def reserved(handle: DeviceHandle, memory: int, extent: int, holder: str) -> int
 
 
 def with_room(attempt: Callable[[], Any], memories: Sequence[tuple[Any, int]], device: str) -> Any:
-    """What ``attempt()`` gives, a pointer of C's, after C refused to take memory, or room for circular
-    buffers, at any of ``memories`` (gr_device *, memory): again and again, while queued work gives some back.
-
-    Raises DeviceMemoryError where none will come, GraphRuntimeError for what else C said. Room that is kept
-    for circular buffers of others, which may queue more and more, is waited for so long only.
-    """
+    """The C pointer that ``attempt()`` returns. Called after C refused memory, or room for circular buffers,
+    in one of ``memories`` (gr_device *, memory); ``attempt`` is called again while queued work gives memory
+    back. Raises DeviceMemoryError when no memory will come back, GraphRuntimeError for C's other errors. Room
+    held for other circular buffers is waited for a limited time only, because runs with circular buffers may
+    be queued all the time."""
     begun, hopeless = _dropped(memories), False
     while True:
         status, text = lib.gr_last_status(), core.last_error()
-        if status not in (_INTERRUPTED, _OUT_OF_MEMORY):  # the former: too much is queued, and C has waited
+        if status not in (_INTERRUPTED, _OUT_OF_MEMORY):  # interrupted: C has waited, as too much is queued
             raise GraphRuntimeError(text, device=device)
-        # what was kept for work that is over comes back first
+        # blocks that were kept for queued work that is over come back first
         if status == _OUT_OF_MEMORY and not sweep():
-            hope = any([lib.gr_reclaim(at, memory, _SLICE_NS) for at, memory in memories])
-            # what work that ended since the refusal gave back is no longer queued: only a new refusal says
-            # that there is none
+            hope = any([lib.gr_reclaim(at, memory, SLICE_NS) for at, memory in memories])
+            # work that ended after the refusal is no longer queued and may have given memory back, so only a
+            # second refusal is final
             if (hopeless and not hope) or _dropped(memories) - begun > _PATIENCE:
                 raise DeviceMemoryError(text, device=device)
             hopeless = not hope
@@ -324,7 +316,7 @@ def with_room(attempt: Callable[[], Any], memories: Sequence[tuple[Any, int]], d
 
 
 def _dropped(memories: Sequence[tuple[Any, int]]) -> int:
-    """How often room for circular buffers was given back."""
+    """Number of times that runs have given back room for circular buffers in these memories."""
     out, dropped = ffi.new("uint64_t[3]"), 0
     for at, memory in memories:
         lib.gr_circular_stats(at, memory, out)
@@ -333,9 +325,38 @@ def _dropped(memories: Sequence[tuple[Any, int]]) -> int:
 
 
 def _shut_down() -> None:
-    """At exit, while Python's objects are still there: nothing new begins, what runs ends."""
-    while lib.gr_async_shutdown(_SLICE_NS) == _INTERRUPTED:
+    """End the queues at exit, while Python's objects still exist: no new work begins, and running work
+    ends."""
+    while lib.gr_async_shutdown(SLICE_NS) == _INTERRUPTED:
         pass
 
 
 atexit.register(_shut_down)
+
+
+class Mark:
+    """A mark in a device's queues, which stands for all work queued when the mark was made."""
+
+    __slots__ = ("_handle", "_marks")
+
+    def __init__(self, handle: DeviceHandle):
+        self._handle, self._marks = handle, ffi.new("uint64_t[3]")
+        lib.gr_async_marks(handle.pointer, self._marks)
+
+    @property
+    def reached(self) -> bool:
+        """Whether the marked work is over. Never waits."""
+        return not lib.gr_async_reached(self._handle.pointer, self._marks, 0)
+
+    def wait(self) -> None:
+        """Wait until the marked work is over. Does not raise failures: waiting for values does."""
+        if not self.reached:
+            device, marks = self._handle.pointer, self._marks
+            what = f"what is queued on {self._handle.device}"
+            wait_in_slices(lambda budget: lib.gr_async_reached(device, marks, budget), None, what)
+
+
+def wait_within(handle: DeviceHandle, most: int) -> None:
+    """Wait until at most ``most`` items of the work queued now are left in each queue of a device."""
+    if lib.gr_async_within(handle.pointer, most, 0):
+        wait_in_slices(partial(lib.gr_async_within, handle.pointer, most), None, str(handle.device))

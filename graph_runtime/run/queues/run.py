@@ -1,4 +1,4 @@
-"""Run: the handle of work that is queued.
+"""Run: the handle of queued work.
 
 run = session.submit({0: x})
 y = run.outputs[0]          # at once; its values come later
@@ -10,29 +10,26 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ...base.locks import new_lock
 from ...base.showable import Showable
 from ...binding.core import ffi, lib
-from .buffer import check_timeout, error_of, wait_in_slices
+from .buffer import SLICE_NS, check_timeout, error_of, wait_in_slices
 from .limbo import keep_until
 
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["Run", "failure_of", "when_over"]
-
-_SLICE_NS = 50_000_000
-
 
 class Run(Showable):
     """One submission.
 
-    ``outputs`` the tensors it makes, there at once: reading one waits for it. ``name`` is the session's. A
-    run that failed and was never asked is warned about when it is dropped. ``left()``: what its error says
-    besides, of what the run left in its inputs. ``pointer`` the ``gr_run *``.
-    """
+    ``outputs``: the tensors that the run makes, available at once; reading a tensor waits for its values.
+    ``name``: the session's name. A failed run gives a warning if it is dropped before a caller has asked for
+    its error. ``left()``: function that returns a text for the error, on the state of the run's inputs.
+    ``pointer``: the ``gr_run *``."""
 
     __slots__ = ("__weakref__", "_asked", "_left", "name", "outputs", "pointer")
 
@@ -60,16 +57,14 @@ class Run(Showable):
             keep_until(lambda: lib.gr_run_done(pointer), lambda: _drop(pointer, name))
 
     def done(self) -> bool:
-        """Whether nothing of it is still to come. Never waits, never raises."""
+        """Whether the whole run is over. Never waits or raises."""
         return bool(lib.gr_run_done(self.pointer))
 
     def wait(self, timeout: float | None = None) -> Run:
-        """Until it is over; the run itself, so that ``submit().wait().outputs`` reads.
-
-        Raises KernelError with the first cause where a step failed, or one of another run that it reads from;
-        RunCancelledError; WaitTimeoutError after ``timeout`` seconds: the run goes on, as it does after
-        KeyboardInterrupt; InputError for what is no timeout.
-        """
+        """Wait until the run is over. Returns the run, so that ``submit().wait().outputs`` works. Raises
+        KernelError with the first cause if a step failed, in this run or in another one that it reads from;
+        RunCancelledError; WaitTimeoutError after ``timeout`` seconds; InputError for an invalid timeout. The
+        run goes on after WaitTimeoutError and KeyboardInterrupt."""
         self._wait(timeout)
         if self._failed():
             self._asked = True
@@ -77,20 +72,21 @@ class Run(Showable):
         return self
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """Wait, and return what ``wait`` would raise, None where nothing failed. Raises WaitTimeoutError."""
+        """Wait until the run is over, and return the error that ``wait`` would raise, None for success.
+        Raises WaitTimeoutError."""
         self._wait(timeout)
         self._asked = True
         return _failure(self.pointer, self._left()) if self._failed() else None
 
     def forget(self) -> tuple[Any, ...]:
-        """The outputs, for a caller that keeps them instead of the run. Reading one tells of a failure, so
-        dropping the run does not warn."""
+        """The outputs, for a caller that keeps them and drops the run. Reading an output raises the run's
+        failure, so the run gives no warning."""
         self._asked = True
         return self.outputs
 
     def cancel(self) -> bool:
-        """Leave out what has not begun; False where it was over already. What reads its outputs is cancelled
-        too. Does not wait."""
+        """Skip the steps that have not begun; False if the run was over. Runs that read its outputs are
+        cancelled, too. Does not wait."""
         if self.done():
             return False
         lib.gr_run_cancel(self.pointer)
@@ -98,7 +94,8 @@ class Run(Showable):
         return True
 
     def __await__(self) -> Generator[Any, None, Run]:
-        """Wait without blocking the event loop. Cancelling the task leaves the run alone. Raises as wait."""
+        """Wait without blocking the event loop. Cancelling the task does not cancel the run. Raises the
+        errors of wait."""
         if not self.done():
             yield from when_over(self.done).__await__()
         return self.wait()
@@ -121,19 +118,18 @@ def _failure(pointer: Any, left: str = "") -> Exception:
 
 
 def failure_of(pointer: Any) -> Callable[[], Exception | None]:
-    """What tells how a run of C's went: None while nothing of it failed, and where it went well. Keeps
-    nothing but the ``gr_run``, and does not count as asking (Run.__del__)."""
+    """A function that returns the error of a C run, None while nothing has failed. The function keeps only
+    the ``gr_run`` alive, and calling it does not count as asking for the error (Run.__del__)."""
     lib.gr_run_retain(pointer)
     held = ffi.gc(pointer, lib.gr_run_release)
     return lambda: _failure(held) if lib.gr_run_failure(held, ffi.NULL) else None
 
 
 def _drop(pointer: Any, name: str) -> None:
-    """Warn of a run that failed and was never asked."""
+    """Release a run, with a warning if it failed and its error was never asked for."""
     if lib.gr_run_failure(pointer, ffi.NULL) not in (0, lib.GR_ERR_CANCELLED):
-        warnings.warn(
-            f"a run of {name} failed and nobody asked: {_failure(pointer)}", RuntimeWarning, stacklevel=3
-        )
+        text = f"a run of {name} failed, and its error was never asked for: {_failure(pointer)}"
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
     lib.gr_run_release(pointer)
 
 
@@ -145,11 +141,12 @@ _thread: threading.Thread | None = None
 
 
 async def when_over(over: Callable[[], bool]) -> None:
-    """Come back when ``over()``, which the end of some run makes true. One thread watches for all loops."""
-    import asyncio  # takes longer to import than all of us
+    """Return when ``over()`` is true; it must become true at the end of some run. One thread watches for all
+    event loops."""
+    import asyncio  # takes longer to import than this package
 
     global _thread
-    if lib.gr_async_usable():  # in a child of fork no run ends: the waiter gets an error
+    if lib.gr_async_usable():  # in a child of fork no run ends: waiting raises the error
         return
     future = asyncio.get_running_loop().create_future()
     with _lock:
@@ -170,14 +167,16 @@ def _watch() -> None:
             if not _waiting:
                 _thread = None
         for _, future in ended:
-            _wake(future)
+            with suppress(RuntimeError):  # the event loop is closed
+                future.get_loop().call_soon_threadsafe(_set, future)
         if _thread is not threading.current_thread():
             return
-        seen = lib.gr_runs_ended(seen, _SLICE_NS)
+        seen = lib.gr_runs_ended(seen, SLICE_NS)
 
 
 def _is_over(over: Callable[[], bool]) -> bool:
-    """What raises is over, too: the handle is gone, and its owner hears of it where he waits."""
+    """Whether ``over()`` is true. An exception of ``over`` means that the handle is gone. This counts as
+    true, because the owner gets the error by waiting."""
     try:
         return over()
     except Exception:
@@ -187,10 +186,3 @@ def _is_over(over: Callable[[], bool]) -> bool:
 def _set(future: asyncio.Future[Any]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _wake(future: asyncio.Future[Any]) -> None:
-    try:
-        future.get_loop().call_soon_threadsafe(_set, future)
-    except RuntimeError:  # that loop is closed
-        pass

@@ -1,10 +1,12 @@
-"""Template: what a submission does, made once and submitted any number of times (native/include/gr_async.h).
+"""Template: the steps of a submission, made once and submitted any number of times
+(native/include/gr_async.h).
 
-    Template(steps, args, ...)                 arrays of a whole program: lanes, steps, waits, slots
-    one_kernel(handle, kernel, args, ...)      one kernel of inputs and an output: eager ops
-    copy(source, target)                       one copy between two tensors' buffers, on the right queue
+    Template(steps, args, ...)                 the template of a whole program, from arrays
+    one_kernel(handle, kernel, args, ...)      the template of one kernel, for eager ops
+    copy(source, target)                       queues one copy between two tensors' buffers
 
-A template keeps alive what its steps point into, also when it is dropped while runs of it are queued.
+A template keeps alive the memory into which its steps point, even if the template is dropped while its runs
+are queued.
 """
 
 from __future__ import annotations
@@ -20,32 +22,30 @@ from ...base.machine.layout import HOST, Layout
 from ...binding import core
 from ...binding.circular import l1_number, of_kernel
 from ...binding.core import ffi, lib
-from ...binding.gr_arg import ARG, arg_record
-from ...binding.programs.program import LANE, SLOT, STEP, Kernel
+from ...binding.programs.program import ARG, LANE, SLOT, STEP, Kernel, arg_record
 from ...ir.graph import TensorType
 from ...plan.queues import lanes
 from ..device_handles import DeviceHandle
 from .buffer import Buffer, with_room
 from .limbo import keep_until
 
-__all__ = ["COMPUTE", "COPY_IN", "COPY_OUT", "ROLES", "Template", "copy", "copy_queue", "one_kernel"]
-
 ROLES = {lanes.COMPUTE: lib.GR_COMPUTE, lanes.COPY_IN: lib.GR_COPY_IN, lanes.COPY_OUT: lib.GR_COPY_OUT}
 COMPUTE, COPY_IN, COPY_OUT = ROLES.values()
 _submit, _submit_op = lib.gr_submit, lib.gr_submit_op
 _NULL = ffi.NULL
+_NO_WAITS = np.zeros(0, np.int64)
 
 
 class Template:
     """Steps that are submitted together.
 
-    ``steps`` STEP [steps] in an order in which they could run one by one; ``args`` ARG [args] with addr the
-    bytes from the start of the slot's buffer and shape a pointer; ``arg_slot`` int32 [args]; ``waits`` int64:
-    what the steps' first_wait and num_waits mean; ``queues`` (device handle, role) of each lane; ``slots``
-    SLOT [slots]; ``circular``: the most bytes of circular buffers that a step of each lane opens on a core;
-    ``tensors`` DLTensors [args] where steps call packed functions. ``name`` is the name in out-of-memory
-    texts. ``owners``: kept alive.
-    """
+    ``steps`` STEP [steps], in an order in which the steps could run one by one; ``args`` ARG [args], whose
+    addr is an offset in bytes from the start of the slot's buffer, and whose shape is a pointer; ``arg_slot``
+    int32 [args]: the slot of each argument; ``waits`` int64: numbers of earlier steps, where first_wait and
+    num_waits of a step give the range of the steps for which it waits; ``queues`` (device handle, role) of
+    each lane; ``slots`` SLOT [slots]; ``circular``: for each lane the most bytes of circular buffers that a
+    step opens on a core; ``tensors`` DLTensors [args] if steps call packed functions. ``name`` is the name in
+    out-of-memory texts. ``owners``: objects that are kept alive."""
 
     __slots__ = ("__weakref__", "_devices", "_memories", "_owners", "circular", "pointer", "slots")
 
@@ -115,22 +115,21 @@ class Template:
                 lib.gr_template_destroy(pointer)
 
     def submit(self, buffers: Any) -> Any:
-        """Queue one run: the ``gr_run *``, which the caller releases.
+        """Queue one run and return its ``gr_run *``, which the caller releases.
 
-        ``buffers``: a ``gr_buffer *[]`` [slots], NULL where C shall take memory; what it took for slots with
-        ``keep`` is there afterwards, a reference each. Waits for nothing unless memory is short. Raises
-        DeviceMemoryError; GraphRuntimeError, DeviceError where nothing can be queued.
-        """
+        ``buffers``: a ``gr_buffer *[]`` [slots], NULL for a slot for which C shall take memory; afterwards
+        the array holds a reference to each block taken for a slot with ``keep``. Waits only if memory is
+        short. Raises DeviceMemoryError; GraphRuntimeError or DeviceError if nothing can be queued."""
         return _submit(self.pointer, buffers) or self._with_room(lambda: _submit(self.pointer, buffers))
 
     def call(self, a: Any = _NULL, b: Any = _NULL, c: Any = _NULL) -> Any:
-        """Queue a run of a one-kernel template on up to three inputs, each a ``gr_buffer *``: the new
-        ``gr_buffer *`` of its output, whose events say when it is there. Raises as submit."""
+        """Queue a run of a one-kernel template on up to three inputs, each a ``gr_buffer *``, and return the
+        new ``gr_buffer *`` of its output, whose events tell when it is ready. Raises the errors of submit."""
         return _submit_op(self.pointer, a, b, c) or self._with_room(lambda: _submit_op(self.pointer, a, b, c))
 
     def clock(self, times: np.ndarray | None) -> None:
-        """Have workers write when each step begins and ends into ``times`` int64 [steps, 2] (ns of the
-        monotonic clock), None: no longer. Only while no run of the template is queued."""
+        """Let workers write each step's begin and end into ``times`` int64 [steps, 2] (ns of the monotonic
+        clock); None: stop that. Call this only while no run of the template is queued."""
         lib.gr_template_clock(
             self.pointer, _NULL if times is None else ffi.cast("int64_t *", times.ctypes.data)
         )
@@ -142,7 +141,7 @@ class Template:
 def _memories(
     slots: np.ndarray, queues: Sequence[tuple[DeviceHandle, int]], circular: np.ndarray
 ) -> list[tuple[Any, int]]:
-    """Where a submission takes memory, or room for circular buffers: (gr_device *, memory)."""
+    """(gr_device *, memory) pairs in which a submission takes memory, or room for circular buffers."""
     taken = dict.fromkeys((int(s["device"]), int(s["memory"])) for s in slots if s["extent"])
     for (handle, _), nbytes in zip(queues, circular.tolist(), strict=True):
         if nbytes:
@@ -160,13 +159,11 @@ def one_kernel(
     name: str = "",
     role: int = COMPUTE,
 ) -> Template:
-    """The template of one kernel: inputs in slots 0, 1, .., its one output, ``extent`` bytes of memory number
-    ``memory``, in the last.
+    """The template of one kernel. Its inputs are in slots 0, 1, .., its output in the last slot, which takes
+    ``extent`` bytes of memory number ``memory``.
 
-    ``args`` ARG [inputs + 1] as gr_arg.arg_record makes them, with shape a byte offset into ``shapes`` int64
-    (addr: the tag of a sharded one, else 0);
-    ``name`` is the op's in errors.
-    """
+    ``args`` ARG [inputs + 1] as program.arg_record makes them, whose shape is a byte offset into ``shapes``
+    int64, and whose addr is the shard tag, 0 for none; ``name`` is the op's name in errors."""
     args = args.copy()
     args["shape"] += np.uint64(shapes.ctypes.data)
     words = np.array(kernel.words or (0,), np.int64)
@@ -178,17 +175,9 @@ def one_kernel(
     step["op"] = core.address_of(label)
     slots = np.zeros(len(args), SLOT)
     slots[-1] = (core.address_of(handle.pointer), memory, 1, extent or 1)
-    needs = of_kernel(handle.device, kernel, args, words)
-    return Template(
-        step,
-        args,
-        np.arange(len(args)),
-        np.zeros(0, np.int64),
-        [(handle, role)],
-        slots,
-        [needs],
-        owners=(shapes, words, label, kernel),
-    )
+    needs, owners = [of_kernel(handle.device, kernel, args, words)], (shapes, words, label, kernel)
+    order, lanes = np.arange(len(args)), [(handle, role)]
+    return Template(step, args, order, _NO_WAITS, lanes, slots, needs, owners=owners)
 
 
 # **************** copies ****************
@@ -197,8 +186,9 @@ def one_kernel(
 def copy_queue(
     source: DeviceHandle, source_layout: Layout, target: DeviceHandle, target_layout: Layout
 ) -> tuple[DeviceHandle, int]:
-    """The queue of a copy: the device that sends to the host copies out, the one that receives copies in,
-    and within one device it computes."""
+    """The queue of a copy. A copy from a device to the host uses the sender's queue for copies out. A copy to
+    another device uses the receiver's queue for copies in. A copy within one device uses the device's compute
+    queue."""
     if source.device == target.device:
         return target, COMPUTE
     if target_layout.memory == HOST and source_layout.memory != HOST:
@@ -226,23 +216,16 @@ def _copy_template(
     step["fn"], step["attrs"], step["env"] = core.copy_kernel(), envs.ctypes.data, core.address_of(target.env)
     step["nargs"], step["num_inputs"], step["op"] = 2, 1, core.address_of(label)
     queue = copy_queue(source, source_layout, target, target_layout)
-    return Template(
-        step,
-        args,
-        np.arange(2),
-        np.zeros(0, np.int64),
-        [queue],
-        np.zeros(2, SLOT),
-        owners=(shape, envs, label),
-    )
+    slots, owners = np.zeros(2, SLOT), (shape, envs, label)
+    return Template(step, args, np.arange(2), _NO_WAITS, [queue], slots, owners=owners)
 
 
 def copy(
     source: Buffer, source_layout: Layout, target: Buffer, target_layout: Layout, type_: TensorType
 ) -> None:
-    """Queue a copy of a tensor of ``type_`` from one buffer to another, which may be on another device and of
-    another layout or format. Waits for nothing; ``target``'s events say when it is there. Both are kept until
-    then. Raises as Template.submit."""
+    """Queue a copy of a tensor of ``type_`` between two buffers, which may differ in device, layout and
+    format. Does not wait: the events of ``target`` tell when the copy is done, and both buffers are kept
+    until then. Raises the errors of Template.submit."""
     template = _copy_template(source.handle, source_layout, target.handle, target_layout, type_)
     kept = [source.live(), target.live()]
     lib.gr_run_release(template.submit(ffi.new("gr_buffer *[]", kept)))

@@ -1,10 +1,10 @@
-"""Memory of what programs compute on the way, shared by sessions of which one runs at a time.
+"""Memory of intermediate values, shared by sessions that never run at the same time.
 
     arena = Arena()
     Session(plan, arena=arena)     as often as there are programs
 
-Inputs, outputs and what is copied when an input is set stay each session's own. The arena of a memory is as
-large as the largest session needs; where a larger one comes, the others move along before anything runs.
+Inputs, outputs and copies made when an input is set stay in each session's own memory. The arena is as large
+as its largest session needs; when a larger session joins, the values of the others move before anything runs.
 """
 
 from __future__ import annotations
@@ -20,40 +20,29 @@ from ...binding.programs.slots import values_of
 from ...plan.types import Plan
 from ..device_handles import DeviceHandle
 
-__all__ = ["Arena", "ArenaBlock", "passing"]
-
-_Key = tuple[DeviceHandle, int]  # a device's memory
+_Key = tuple[DeviceHandle, int]  # a memory of a device
 
 
 class ArenaBlock(Protocol):
-    """A region of a device's memory, given back when nothing refers to it."""
+    """A region of a device's memory, given back when no object refers to it."""
 
     extent: int
     addr: int
 
 
 class ArenaUser(Protocol):
-    """What has memory in an arena: the Bound of a session."""
+    """A user of an arena: the Bound of a session. Bound explains these methods."""
 
     @property
-    def handles(self) -> Sequence[DeviceHandle]:
-        """One a device."""
-
-    def new_region(self, key: tuple[int, int], extent: int) -> ArenaBlock:
-        """A block of a memory (did, number)."""
-
-    def new_scratch(self, extent: int) -> np.ndarray:
-        """Host memory for kernels."""
-
-    def follow(self, blocks: Mapping[_Key, ArenaBlock]) -> None:
-        """The arena has these blocks now."""
-
-    def use_scratch(self, scratch: np.ndarray) -> None:
-        """Kernels' scratch memory is this from now on."""
+    def handles(self) -> Sequence[DeviceHandle]: ...
+    def new_region(self, key: tuple[int, int], extent: int) -> ArenaBlock: ...
+    def new_scratch(self, extent: int) -> np.ndarray: ...
+    def follow(self, blocks: Mapping[_Key, ArenaBlock]) -> None: ...
+    def use_scratch(self, scratch: np.ndarray) -> None: ...
 
 
 class Arena:
-    """Its blocks go with the last session that has memory in them."""
+    """Blocks of memory, which live as long as the last session that uses them."""
 
     def __init__(self) -> None:
         self._blocks: WeakValueDictionary[_Key, ArenaBlock] = WeakValueDictionary()
@@ -71,8 +60,9 @@ class Arena:
     def join(
         self, bound: ArenaUser, extents: Mapping[tuple[int, int], int]
     ) -> dict[tuple[int, int], ArenaBlock]:
-        """The blocks for {(did, memory): bytes} of a session, which moves along from now on when others need
-        more. Raises DeviceMemoryError, and then nothing has moved."""
+        """The blocks for a session that needs ``extents``, {(did, memory): bytes}. From now on the session's
+        values move when another session needs larger blocks. Raises DeviceMemoryError, and then nothing has
+        moved."""
         needed = {key: extent for key, extent in extents.items() if extent}
         grown = {}
         for (did, memory), extent in needed.items():
@@ -89,8 +79,8 @@ class Arena:
 
 
 def passing(plan: Plan) -> np.ndarray:
-    """bool [entries]: values that mean nothing behind a run, and do not lie in L1, where circular buffers
-    want room."""
+    """bool [entries]: whether the entry's value is not used after a run, and does not lie in L1, where
+    circular buffers need room."""
     graph = plan.graph
     maker = graph.entry_nid
     stays = (graph.func_id[maker] < 0) | plan.at_input[maker]

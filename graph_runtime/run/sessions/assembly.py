@@ -1,4 +1,4 @@
-"""A session's program as a template: its instructions in lanes, their arguments as offsets in slots."""
+"""A session's program as a template: the instructions are in lanes, the arguments are offsets in slots."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...binding import core
-from ...binding.circular import of_instructions
-from ...binding.gr_arg import ARG, arg_record
-from ...binding.programs.program import SLOT, STEP
+from ...binding.programs.program import ARG, SLOT, STEP, arg_record
 from ...binding.programs.slots import Slots
 from ...plan.checker.races import check_races
 from ...plan.columns import ragged, starts
@@ -19,16 +17,12 @@ from ...plan.queues.lanes import COMPUTE, lanes
 from ..queues.template import ROLES, Template
 from .bind import Bound
 
-__all__ = ["assemble"]
-
 ffi = core.ffi
 
 
 def assemble(bound: Bound, slots: Slots, copies: Collection[int]) -> Template:
-    """The template of one run. ``copies``: graph inputs whose at_input copies are part of it.
-
-    Warns where the file's own storage makes a queue wait. Raises CheckError where lanes race.
-    """
+    """The template of one run. ``copies``: graph inputs whose at_input copies belong to the run. Warns if
+    storage that the file itself assigns makes a queue wait. Raises CheckError if lanes race."""
     program, plan = bound.program, bound.program.plan
     found = lanes(plan, copies)
     check_races(plan, found)
@@ -51,7 +45,7 @@ def assemble(bound: Bound, slots: Slots, copies: Collection[int]) -> Template:
     queues = [(did, role) for did, role in found.queues]
     tensors = None if bound.tensors is None else bound.tensors[rows]
     last = _OutputCopies(bound, slots, found.nid, queues, len(rows), len(found.wait))
-    table = _slot_table(bound, slots)
+    table, needs = _slot_table(bound, slots), bound.program.circular_of(instr)
     return Template(
         np.concatenate([steps, last.steps]),
         np.concatenate([args, last.args]),
@@ -59,7 +53,7 @@ def assemble(bound: Bound, slots: Slots, copies: Collection[int]) -> Template:
         np.concatenate([found.wait, last.waits]),
         [(bound.handles[did], ROLES[role]) for did, role in queues],
         table,
-        _circular(bound, instr, queues),
+        [needs.get(did, 0) if role == COMPUTE else 0 for did, role in queues],
         tensors,
         name=bound.holder,
         owners=(*bound.pointed_at(), program, names, last),
@@ -67,7 +61,7 @@ def assemble(bound: Bound, slots: Slots, copies: Collection[int]) -> Template:
 
 
 def _fill(steps: np.ndarray, bound: Bound, instr: np.ndarray) -> None:
-    """The columns that an instruction has wherever it runs."""
+    """Fill in the columns of steps that do not depend on the lane of an instruction."""
     program, graph, call = bound.program, bound.program.plan.graph, bound.instrs["call"]
     steps["fn"] = bound.instrs["fn"][instr]
     steps["attrs"], steps["env"] = call["attrs"][instr], call["env"][instr]
@@ -77,14 +71,9 @@ def _fill(steps: np.ndarray, bound: Bound, instr: np.ndarray) -> None:
     steps["num_inputs"] = graph.in_ptr[nid + 1] - graph.in_ptr[nid]
 
 
-def _circular(bound: Bound, instr: np.ndarray, queues: list[tuple[int, str]]) -> list[int]:
-    """Bytes of circular buffers that each queue's steps open, at most: those that compute."""
-    needs = of_instructions(bound.program, instr)
-    return [needs.get(did, 0) if role == COMPUTE else 0 for did, role in queues]
-
-
 class _Names:
-    """Text that errors show: the node and op of each step, pointers in the steps."""
+    """Texts for errors: the names of the node and the op of each step. The steps have pointers to these
+    texts."""
 
     def __init__(self, graph: Any, nid: np.ndarray, steps: np.ndarray):
         nodes = [graph.names[n].encode() for n in nid.tolist()]
@@ -97,8 +86,8 @@ class _Names:
 
 
 class _OutputCopies:
-    """Copies of kept values that are outputs, so that what is handed out is the caller's alone: last steps of
-    a run. ``queues`` gets the lanes that they need."""
+    """The last steps of a run: copies of kept values that are outputs. With these copies, an output belongs
+    to the caller alone. Lanes that the copies need are added to ``queues``."""
 
     def __init__(
         self,
@@ -120,7 +109,7 @@ class _OutputCopies:
             queue = int(plan.entry_did()[eid]), COMPUTE
             if queue not in queues:
                 queues.append(queue)
-            made = np.flatnonzero(nid == plan.graph.maker(slots.value[eid]))  # by a copy in this run
+            made = np.flatnonzero(nid == plan.graph.maker(slots.value[eid]))  # if by a copy of this run
             self._add_args(at, bound, slots, eid, output)
             self._envs[at] = core.address_of(bound.handles[queue[0]].env)
             step = self.steps[at : at + 1]
@@ -133,7 +122,8 @@ class _OutputCopies:
         self.waits = np.array(waits, np.int64)
 
     def _add_args(self, at: int, bound: Bound, slots: Slots, eid: int, output: int) -> None:
-        """Source and target of copy ``at``: entry ``eid`` in its slot, and in that of the output."""
+        """Add the arguments of copy ``at``: the source is entry ``eid`` in its slot, the target is the
+        output's slot."""
         plan, both = bound.program.plan, slice(2 * at, 2 * at + 2)
         type_ = plan.graph.entry_type(eid)
         self._shapes.append(np.array(type_.shape or (0,), np.int64))
@@ -144,7 +134,7 @@ class _OutputCopies:
 
 
 def _slot_table(bound: Bound, slots: Slots) -> np.ndarray:
-    """SLOT [slots]; outputs are kept for the caller when a run is over."""
+    """SLOT [slots]. When a run is over, the slots of outputs are kept for the caller."""
     table = np.zeros(slots.count, SLOT)
     devices = np.array([core.address_of(handle.pointer) for handle in bound.handles], np.uint64)
     table["device"], table["memory"] = devices[slots.did], slots.memory

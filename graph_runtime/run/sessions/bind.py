@@ -1,7 +1,7 @@
-"""Program + opened devices -> Bound: memory for the plan, and the flat arrays with every address in them.
+"""Program + opened devices -> Bound: memory for the plan, and the program's flat arrays with all addresses
+filled in.
 
-A Bound owns what C points into. Nothing here runs anything; session.py does.
-"""
+A Bound owns the memory that C points into. Nothing runs here; session.py runs it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from ...base import dtypes
 from ...base.errors import DeviceMemoryError
 from ...base.unique import unique_values
 from ...binding import core
-from ...binding.gr_arg import ARG
-from ...binding.programs.program import INSTR, Program
+from ...binding.programs.program import ARG, INSTR, Program, struct
 from ...binding.programs.slots import Slots, closed_up
 from ...ir.graph import COPY
 from ...plan.types import Plan
@@ -24,33 +23,18 @@ from ..device_handles import DeviceHandle
 from ..queues.buffer import Buffer, reserved
 from .arena import Arena, ArenaBlock, passing
 
-__all__ = ["Bound", "Lease", "Region", "borrowed"]
-
 # struct gr_copy_envs, struct gr_packed_call, and DLTensor of dlpack.h
-COPY_ENVS = np.dtype([("src", "<u8"), ("dst", "<u8")])
-PACKED_CALL = np.dtype(
-    [("fn", "<u8"), ("values", "<u8"), ("codes", "<u8"), ("nargs", "<i4"), ("reserved", "<i4")]
-)
-DLTENSOR = np.dtype(
-    [
-        ("data", "<u8"),
-        ("device_type", "<i4"),
-        ("device_id", "<i4"),
-        ("ndim", "<i4"),
-        ("code", "u1"),
-        ("bits", "u1"),
-        ("lanes", "<u2"),
-        ("shape", "<u8"),
-        ("strides", "<u8"),
-        ("byte_offset", "<u8"),
-    ]
+COPY_ENVS = struct("u8 src dst")
+PACKED_CALL = struct("u8 fn values codes", "i4 nargs reserved")
+DLTENSOR = struct(
+    "u8 data", "i4 device_type device_id ndim", "u1 code bits", "u2 lanes", "u8 shape strides byte_offset"
 )
 _TVM_DLTENSOR_HANDLE = 7
 _SCRATCH_ALIGNMENT = 64
 
 
 class Region:
-    """One block of a device's memory, given back when no session and no tensor holds it any more."""
+    """A block of a device's memory, given back when no session and no tensor holds the Region any more."""
 
     __slots__ = ("__weakref__", "addr", "extent")
 
@@ -59,18 +43,19 @@ class Region:
 
     def __init__(self, handle: DeviceHandle, memory: int, extent: int, holder: str):
         self.extent = extent
-        self.addr = reserved(handle, memory, extent, holder)
-        # not at exit: a daemon thread may still be running kernels on it then
+        found = handle.try_alloc(memory, extent, holder)
+        self.addr = reserved(handle, memory, extent, holder) if found is None else found
+        # not at exit: a daemon thread may still be running kernels on the block then
         weakref.finalize(self, handle.free, memory, self.addr).atexit = False
 
 
 class Lease:
-    """What tensors of one entry hold instead of the region: while one is alive, a caller may look there.
+    """Owner of the memory of one entry's tensors, used in place of the region. While the Lease is alive, a
+    caller may read that memory.
 
-    ``region``: what keeps the memory, a Region, or a Buffer where the entry has memory for itself.
-    ``events``: the Buffer that queued runs use for the same memory, None where there are none. ``on_write``,
-    if any, is called before a tensor of the entry is written.
-    """
+    ``region``: a Region, or a Buffer if the entry has memory of its own. ``events``: the Buffer that queued
+    runs use for the same memory, None if there is none. ``on_write``, if any, is called before a tensor of
+    the entry is written."""
 
     __slots__ = ("__weakref__", "_buffer", "on_write", "region")
 
@@ -84,7 +69,7 @@ class Lease:
             self.events = region
 
     def renewed(self, buffer: Buffer) -> None:
-        """The memory has another Buffer now."""
+        """Use another Buffer of the same memory."""
         self.events = buffer
         if isinstance(self.region, Buffer):
             self.region = buffer
@@ -95,7 +80,7 @@ class Lease:
 
     @events.setter
     def events(self, buffer: Any) -> None:
-        self._buffer = weakref.ref(buffer)  # the Buffer may hold the lease
+        self._buffer = weakref.ref(buffer)  # a weak reference, because the Buffer may hold the lease
 
 
 def _scratch(extent: int, handles: Sequence[DeviceHandle]) -> np.ndarray:
@@ -103,24 +88,23 @@ def _scratch(extent: int, handles: Sequence[DeviceHandle]) -> np.ndarray:
         return np.empty(extent, np.uint8)
     except MemoryError:
         names = ", ".join(str(handle.device) for handle in handles)
-        raise DeviceMemoryError(
+        text = (
             f"Out of Memory: the host gives no {extent} B of scratch memory for kernels of {names}: it has "
-            "no more, or this process may not (ulimit -v); free tensors, or use fewer or smaller ones",
-            device=names,
-            got=extent,
-        ) from None
+            "no more, or this process may not (ulimit -v); free tensors, or use fewer or smaller ones"
+        )
+        raise DeviceMemoryError(text, device=names, got=extent) from None
 
 
 class Bound:
     """The arrays of one session.
 
-    ``holder`` the session's name, ``handles`` its devices; ``instrs`` INSTR [instrs], ``args`` ARG [args],
-    ``tensors`` DLTENSOR [args] where functions of TVM's are called (else None), ``regions`` {(did, memory):
-    Region}, ``entry_addr`` uint64 [entries] where each entry lives: in a region, or, for those in ``owners``
-    {eid: the memory's owner}, where rehome put it; with an ``arena`` what is computed on the way lies in
-    that. ``tags`` uint64 [entries]: what a sharded entry's address
-    has above that. ``reserved``: whether regions were taken (reserve). If false, only addresses of ``owners``
-    mean anything, which is enough where the caller supplies every buffer at submit time.
+    ``holder``: the session's name; ``handles``: its devices; ``instrs`` INSTR [instrs], ``args`` ARG [args],
+    ``tensors`` DLTENSOR [args] if the program calls TVM's functions (else None), ``regions`` {(did, memory):
+    Region}, ``entry_addr`` uint64 [entries]: address of each entry. An entry lies in a region, or where
+    rehome put it if it is in ``owners`` {eid: owner of the memory}; with an ``arena`` intermediate values lie
+    in the arena. ``tags`` uint64 [entries]: the bits above a sharded entry's address. ``reserved``: whether
+    regions were taken (reserve); if not, only the addresses of entries in ``owners`` are valid, which is
+    enough if each submission brings all buffers.
     """
 
     holder: str
@@ -133,11 +117,7 @@ class Bound:
     reserved: bool
 
     def __init__(
-        self,
-        program: Program,
-        handles: Sequence[DeviceHandle],
-        holder: str,
-        arena: Arena | None = None,
+        self, program: Program, handles: Sequence[DeviceHandle], holder: str, arena: Arena | None = None
     ):
         plan = program.plan
         self.program, self.handles, self.holder = program, handles, holder
@@ -147,9 +127,9 @@ class Bound:
         self.reserved = False
         self._arena, self._blocks = arena, dict[tuple[int, int], ArenaBlock]()
         self.passing = np.zeros(len(plan.sid), bool) if arena is None else passing(plan)
-        self._offset = plan.storage.offset  # of each storage in its region
+        self._offset = plan.storage.offset  # offset of each storage in its region
         self.entry_addr = np.zeros(len(plan.sid), np.uint64)
-        self.args = program.args.view(np.uint64).copy().view(ARG)  # numpy copies records field by field
+        self.args = program.args.view(np.uint64).copy().view(ARG)  # numpy copies words faster than records
         self.args["shape"] += np.uint64(program.shapes.ctypes.data)
         self.tags = _shard_tags(plan, handles)
         envs = np.array([core.address_of(handle.env) for handle in handles], np.uint64)
@@ -162,8 +142,8 @@ class Bound:
         self._bind_packed()
 
     def reserve(self) -> None:
-        """Take memory for all entries that live nowhere yet: one region a memory, without gaps for those that
-        live elsewhere. Raises DeviceMemoryError, and then nothing was taken."""
+        """Take memory for all entries that have none yet: one region in each memory, without gaps for entries
+        that live elsewhere. After a DeviceMemoryError, no memory was taken."""
         plan, offset, extents = self.program.plan, self.program.plan.storage.offset, self.program.plan.peak
         at_home = ~self.passing
         if self.owners:
@@ -183,23 +163,23 @@ class Bound:
             self.tensors["data"] = self.args["addr"]
 
     def new_scratch(self, extent: int) -> np.ndarray:
-        """Host memory for kernels. Raises DeviceMemoryError."""
+        """New scratch memory on the host for kernels. Raises DeviceMemoryError."""
         return _scratch(extent, self.handles)
 
     def new_region(self, key: tuple[int, int], extent: int) -> Region:
-        """A block of a memory (did, number). Raises DeviceMemoryError."""
+        """A new block of the memory ``key``, (did, number). Raises DeviceMemoryError."""
         return Region(self.handles[key[0]], key[1], extent, self.holder)
 
     def _place(
         self, entries: np.ndarray, regions: Mapping[tuple[int, int], ArenaBlock], offset: np.ndarray
     ) -> None:
-        """Let these entries live in regions, each at the offset of its storage."""
+        """Set the addresses of ``entries``: each entry is at its storage's ``offset`` in a region."""
         plan = self.program.plan
         home = _base(plan, regions)[plan.storage.did, plan.storage.memory] + offset.astype(np.uint64)
         self.entry_addr[entries] = home[plan.sid][entries]
 
     def follow(self, blocks: Mapping[tuple[DeviceHandle, int], ArenaBlock]) -> None:
-        """The arena has these blocks now: what is computed on the way goes there. No run is on its way."""
+        """Move intermediate values to the arena's present blocks. No run may be under way."""
         if not self.reserved:
             return
         self._blocks = {(did, memory): blocks[self.handles[did], memory] for did, memory in self._blocks}
@@ -210,7 +190,7 @@ class Bound:
         self.move(eids, None)
 
     def release(self) -> None:
-        """Give the regions up, with their values; what lives elsewhere stays."""
+        """Give up the regions, with the values in them; entries that live elsewhere keep theirs."""
         self.regions, self._blocks, self.reserved = {}, {}, False
         self._leases.clear()
 
@@ -235,13 +215,14 @@ class Bound:
         instrs["call"]["scratch"] = wanting[self.program.kid]
 
     def use_scratch(self, scratch: np.ndarray) -> None:
-        """Kernels' scratch memory is this from now on. No run is on its way."""
+        """Use this scratch memory for kernels from now on. No run may be under way."""
         self._scratch = scratch
         if self.program.count:
             self._show_scratch(self.instrs)
 
     def _bind_copies(self, envs: np.ndarray) -> np.ndarray:
-        """A copy's attrs point to the envs of its two sides: one gr_copy_envs for each pair of devices."""
+        """Make the attrs of copies: each points to the envs of source and target, one gr_copy_envs for each
+        pair of devices."""
         program, count = self.program, len(envs)
         pairs = np.zeros(count * count, COPY_ENVS)
         pairs["src"], pairs["dst"] = np.repeat(envs, count), np.tile(envs, count)
@@ -252,7 +233,8 @@ class Bound:
         return pairs
 
     def _bind_packed(self) -> None:
-        """Arguments of TVM's packed functions, made once: values point to a DLTensor for each argument."""
+        """Make the arguments of TVM's packed functions, once. Each value of these arguments points to the
+        DLTensor of a tensor."""
         program = self.program
         rows = np.flatnonzero(self._where(lambda kernel: kernel.packed))
         if not len(rows):
@@ -270,16 +252,16 @@ class Bound:
         self.instrs["call"]["attrs"][rows] = calls.ctypes.data + PACKED_CALL.itemsize * np.arange(len(rows))
 
     def pointed_at(self) -> tuple[object, ...]:
-        """What instructions point to, without the memory that entries live in: queued work has that as
-        Buffers."""
+        """Memory that instructions point to, except the entries' memory, which queued work has as Buffers."""
         return self._copies, self._packed, self.tensors
 
     def _where(self, test) -> np.ndarray:
-        """bool [instrs]: whose kernel passes the test."""
+        """bool [instrs]: whether the instruction's kernel passes the test."""
         return np.array([test(k) for k in self.program.kernels] or [False], bool)[self.program.kid]
 
     def owner(self, eid: int) -> object:
-        """What keeps the memory of an entry alive; it is known as long as it has a holder."""
+        """The owner that keeps an entry's memory alive. It is the same object in every call, as long as a
+        caller holds it."""
         if eid in self.owners:
             return self.owners[eid]
         lease = self._leases.get(eid)
@@ -292,8 +274,8 @@ class Bound:
         return lease
 
     def rehome(self, homes: Mapping[int, tuple[int, object]]) -> None:
-        """Let entries, whole values with all their aliases, live in memory of another owner from now on:
-        {eid: (address, what keeps it alive)}. Their own goes back to the system where no other entry uses
+        """Move entries to memory of other owners for good. ``homes`` {eid: (address, owner)} has whole
+        values, with all their aliases. The entries' own memory goes back to the system if no other entry uses
         it and no tensor shows it."""
         free = [eid for eid in homes if self.reserved and eid not in self.owners and eid not in self._leases]
         for eid, (addr, owner) in homes.items():
@@ -317,7 +299,8 @@ class Bound:
             self.handles[did].discard(memory, addr, int(storage.extent[sid]))
 
     def move(self, eids: Sequence[int] | np.ndarray, addr: int | None) -> None:
-        """Show these entries at ``addr`` in every argument; None: back at home."""
+        """Set the address of these entries in every argument. ``addr``: the address; None: the address of
+        each entry's own memory."""
         moved = np.zeros(len(self.entry_addr), bool)
         moved[list(eids)] = True
         rows = np.flatnonzero(moved[self.program.eid])
@@ -329,13 +312,14 @@ class Bound:
 
 
 def borrowed(bound: Bound, slots: Slots, at: int, array: np.ndarray | None = None) -> Buffer:
-    """The memory that a kept value has in the session, or the array that it is bound to."""
+    """A Buffer over the memory that a kept value has in the session, or over the array to which the value is
+    bound."""
     eid = int(slots.eid[at])
     addr, owner = int(bound.entry_addr[eid]), bound.owner(eid)
     if array is not None:
         addr, owner = array.ctypes.data, array
     if isinstance(owner, Lease) and owner.events is not None and owner.events.addr == addr:
-        return owner.events  # another session's, whose parameters are shared
+        return owner.events  # the Buffer of the other session that shares its parameters
     buffer = Buffer.borrow(
         bound.handles[int(slots.did[at])], addr, int(slots.extent[at]), owner, int(slots.memory[at])
     )
@@ -345,7 +329,7 @@ def borrowed(bound: Bound, slots: Slots, at: int, array: np.ndarray | None = Non
 
 
 def _base(plan: Plan, regions: Mapping[tuple[int, int], ArenaBlock]) -> np.ndarray:
-    """uint64 [devices, memories]: where each region begins, 0 where there is none."""
+    """uint64 [devices, memories]: address of each region, 0 for a memory without a region."""
     memories = max((len(d.descriptor.memories) for d in plan.devices), default=1)
     base = np.zeros((len(plan.devices), memories), np.uint64)
     for key, region in regions.items():
@@ -354,7 +338,7 @@ def _base(plan: Plan, regions: Mapping[tuple[int, int], ArenaBlock]) -> np.ndarr
 
 
 def _shard_tags(plan: Plan, handles: Sequence[DeviceHandle]) -> np.ndarray:
-    """uint64 [entries]: what each entry's address has above its bank address; 0 where it is not sharded."""
+    """uint64 [entries]: the bits above the bank address of sharded entries, 0 for others."""
     tags = np.zeros(len(plan.sid), np.uint64)
     sharded = np.array([layout.shard is not None for layout in plan.layouts], bool)[plan.layout_id]
     entry_did = plan.entry_did()
@@ -364,7 +348,7 @@ def _shard_tags(plan: Plan, handles: Sequence[DeviceHandle]) -> np.ndarray:
 
 
 def _dltensors(program: Program, args: np.ndarray) -> np.ndarray:
-    """A DLTensor for each argument, compact (strides NULL), its shape the one in ``args``."""
+    """A DLTensor for each argument, compact (strides NULL), with the shape in ``args``."""
     plan = program.plan
     parsed = [dtypes.parse(t.dtype) for t in plan.graph.types]
     type_id, did = plan.graph.type_id[program.eid], plan.entry_did()[program.eid]

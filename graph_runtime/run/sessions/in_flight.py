@@ -1,4 +1,4 @@
-"""A session's queued runs that may not be over: how many are in flight, and waiting for all of them."""
+"""A session's queued runs that may not be over: limiting their number, and waiting for all of them."""
 
 from __future__ import annotations
 
@@ -8,28 +8,26 @@ from typing import Any
 from ...binding.core import ffi, lib
 from ..queues.buffer import wait_in_slices
 
-__all__ = ["InFlight"]
-
 
 class InFlight:
-    """Any thread. ``holder`` is the name in texts of a wait."""
+    """A session's runs in flight, for use by any thread. ``holder`` is the name in texts of a wait."""
 
     def __init__(self, holder: str):
         self._holder = holder
         self._runs: deque[Any] = deque()
 
     def add(self, raw: Any) -> None:
-        """Count a ``gr_run *``, with a reference that a thread holds while it looks at the run."""
+        """Add a ``gr_run *``. A thread that looks at the run holds a reference to it."""
         lib.gr_run_retain(raw)
         self._runs.append(ffi.gc(raw, lib.gr_run_release))
 
     def wait_for_turn(self, most: int) -> None:
-        """Until one more run makes ``most`` in flight: wait for the oldest."""
+        """Wait for the oldest runs, until a new run makes at most ``most`` in flight."""
         runs = self._runs
         while True:
             try:
                 run = runs.popleft()
-            except IndexError:  # another thread was faster, or nothing flies
+            except IndexError:  # another thread has taken it, or no run is in flight
                 return
             if not lib.gr_run_done(run) and len(runs) + 1 < most:
                 runs.appendleft(run)
@@ -41,7 +39,7 @@ class InFlight:
                 raise
 
     def drain(self) -> None:
-        """Until nothing is in flight."""
+        """Wait until no run is in flight."""
         for run in list(self._runs):
             _wait(run, "a run")
 

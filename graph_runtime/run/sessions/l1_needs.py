@@ -1,4 +1,4 @@
-"""What a program takes of L1: circular buffers, its own tensors, and its inputs."""
+"""What a program needs of L1: circular buffers, its own tensors, and its inputs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from ...base.machine.layout import L1
-from ...binding.circular import of_instructions
 from ...binding.programs.program import Program
 from ...binding.programs.slots import assign_slots
 from ...plan.types import Plan
@@ -17,17 +16,12 @@ from ..tensors.tensor import Tensor
 from .bind import Bound
 from .staging import find_input, to_write
 
-__all__ = ["of_inline_run", "of_queued_run", "of_region", "of_submission"]
-
 
 def of_submission(
-    program: Program,
-    handles: Sequence[DeviceHandle],
-    values: Mapping[int, Any],
-    stay: Sequence[Tensor] = (),
+    program: Program, handles: Sequence[DeviceHandle], values: Mapping[int, Any], stay: Sequence[Tensor] = ()
 ) -> Iterator[Need]:
-    """Of a run that is queued. ``values`` {graph input: what it is given}, ``stay``: what it writes."""
-    plan, circular = program.plan, of_instructions(program)
+    """Needs of a queued run. ``values`` {graph input: its value}; ``stay``: tensors that the run writes."""
+    plan, circular = program.plan, program.circular_of()
     for did, handle in enumerate(handles):
         if has_l1(handle):
             reads = {index: value for index, value in values.items() if _is_read(plan, did, index, value)}
@@ -35,35 +29,35 @@ def of_submission(
 
 
 def of_queued_run(bound: Bound, inputs: Mapping[int | str, Any], out: Any) -> Iterator[Need]:
-    """Of a run of a session's that is queued, with the arguments of its submit."""
+    """Needs of a session's queued run, from the arguments of Session.submit."""
     graph = bound.program.plan.graph
     values = {find_input(key, graph, bound.holder): value for key, value in inputs.items()}
     return of_submission(bound.program, bound.handles, values, [*to_write(out).values()])
 
 
 def of_inline_run(program: Program, handles: Sequence[DeviceHandle]) -> Iterator[Need]:
-    """Of a run in the session's own memory: circular buffers alone."""
-    for did, nbytes in of_instructions(program, slice(0, program.main)).items():
+    """Needs of a run in the session's own memory: only circular buffers."""
+    for did, nbytes in program.circular_of(slice(0, program.main)).items():
         yield Need(handles[did], nbytes, lambda read: 0)
 
 
 def of_region(program: Program, handles: Sequence[DeviceHandle]) -> Iterator[Need]:
-    """Of the session's own memory, beside its circular buffers."""
-    circular = of_instructions(program, slice(0, program.main))
+    """Needs of the session's own memory, which must leave room for its circular buffers."""
+    circular = program.circular_of(slice(0, program.main))
     for (did, number), extent in program.plan.peak.items():
         yield from block_need(handles[did], number, int(extent), circular.get(did, 0))
 
 
 def _is_read(plan: Plan, did: int, index: int, value: Any) -> bool:
-    """Whether a graph input on a device may read a tensor in L1 where it is."""
+    """Whether a run may read graph input ``index``, a tensor in the L1 of device ``did``, in place."""
     eid = int(plan.graph.input_eids[index])
     there = isinstance(value, Tensor) and int(plan.entry_did()[eid]) == did
     return there and value.layout == plan.layout(eid) and value.layout.memory == L1
 
 
 def _taken(plan: Plan, did: int, given: Collection[int], read: Collection[Any]) -> int:
-    """Bytes of each bank of the device's L1 that a run takes: for its own tensors, and for the inputs that
-    are given and not read where they are."""
+    """Bytes of each bank of the device's L1 for a run's own tensors, and for ``given`` inputs that are not
+    read in place."""
     slots, taken = assign_slots(plan), 0
     memories = plan.devices[did].descriptor.memories
     made = {int(slots.slot[plan.graph.input_eids[index]]) for index in given if index not in read}

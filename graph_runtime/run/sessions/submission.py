@@ -1,9 +1,8 @@
-"""Submissions of a session: what each run is given, and what it gives.
+"""Submissions of a session: the inputs and outputs of each run.
 
-A template is made at the first submit, one more for each set of inputs whose copies to other devices are part
-of the run. The session's own memory is what runs only read; all that a run writes is its own, so that any
-number may be in flight.
-"""
+Each set of inputs whose copies to other devices are part of a run has a template, made at the first such
+submit. Runs only read the session's own memory, and write memory of their own, so that any number of runs may
+be in flight."""
 
 from __future__ import annotations
 
@@ -33,18 +32,17 @@ from .assembly import assemble
 from .bind import Bound, borrowed
 from .in_flight import InFlight
 from .in_place import InPlace, Stateful
+from .running import refuse
 from .staging import check_kinds, find_input, stage, to_write, written
-from .unset import refuse
 from .zero_copy import ALIGNMENT, ZeroCopy
-
-__all__ = ["Submitter"]
 
 _NO_LOCK = nullcontext()
 
 
 class _Given(NamedTuple):
-    """What a run is given: ``gr_buffer *[]`` [slots], {graph input: value}, {slot: its buffer}, pointers that
-    are held until it is queued, {graph input: how the run writes it in place}."""
+    """Inputs of a run. The fields are, in order: ``gr_buffer *[]`` [slots]; {graph input: value}; {slot: the
+    slot's Buffer}; pointers that are held until the run is queued; {graph input: Overwrite, if the run writes
+    the input in place}."""
 
     slots: Any
     given: dict[int, Any]
@@ -54,8 +52,8 @@ class _Given(NamedTuple):
 
 
 class Submitter:
-    """Puts a session's runs in the queues; ``zero_copy``: what is bound to arrays. Made at the session's
-    first submit, and again after its memory has moved. Any thread."""
+    """Puts a session's runs into the queues; ``zero_copy``: arrays bound to inputs. A Submitter is made at
+    the session's first submit, and again after its memory has moved. Any thread may use it."""
 
     in_flight: InFlight
     in_place: InPlace | None
@@ -64,15 +62,15 @@ class Submitter:
         if zero_copy.outputs:
             raise InputError(
                 f"outputs {sorted(zero_copy.outputs)} of {bound.holder} are bound to arrays, "
-                "which is for run(): give submit out=, or call reset_zero_copy"
+                "which only run() writes: give submit out=, or call reset_zero_copy"
             )
         self._bound, self._plan, self._graph = bound, bound.program.plan, bound.program.plan.graph
         self._slots = slots = assign_slots(self._plan)
         self._templates: dict[frozenset[int], Template] = {}
         self.in_flight = InFlight(bound.holder)
         self._lock = new_lock()
-        self._own_outputs: dict[int, Buffer] | None = None  # for runs in place
-        self._times: np.ndarray | None = None  # of the last of them that was timed
+        self._own_outputs: dict[int, Buffer] | None = None  # outputs of runs in place
+        self._times: np.ndarray | None = None  # times of the last timed run that ran in place
         self._input_slot = [int(slots.slot[eid]) for eid in self._graph.input_eids.tolist()]
         self._copied = slots_of_copies(bound.program, slots)
         self._own = {
@@ -80,7 +78,8 @@ class Submitter:
             for at in np.flatnonzero(slots.kept).tolist()
             if bound.reserved or int(slots.eid[at]) in bound.owners
         }
-        # weakly, because the session holds this: in a cycle the memory of a dropped one would wait for gc
+        # a weak reference, because the session holds this object: in a cycle, a dropped session's memory
+        # would wait for gc
         self._state = state = weakref.proxy(state)
         self._lacking = {i for i, at in enumerate(self._input_slot) if at not in self._own}
         self._given = {
@@ -96,7 +95,7 @@ class Submitter:
         weakref.finalize(self, _let_go, bound.handles).atexit = False
 
     def drain(self) -> None:
-        """Wait for queued runs, and see what they left of the session's state."""
+        """Wait for queued runs, and look at how they left the session's state."""
         self.in_flight.drain()
         if self.in_place:
             self.in_place.settle()
@@ -111,15 +110,14 @@ class Submitter:
         max_in_flight: int,
         donors: Mapping[int, tuple[Tensor, str]] = MappingProxyType({}),
     ) -> Run:
-        """See Session.submit. ``donors``: of inputs that are given up, by number, the handle that is, where
-        it is another than the one given, and where to it says that it went."""
+        """Queue a run as Session.submit does. ``donors`` {donated input: (the donated handle, text on where
+        it went)}, for inputs whose donated handle is not the tensor given as input."""
         check_kinds(inputs, out, donate)
         outs = to_write(out)
         asked = {self._index(i): value for i, value in inputs.items()}
         if len(asked) < len(inputs):
-            raise InputError(
-                f"an input is given by its name and by its number, too: got {list(inputs)}", got=list(inputs)
-            )
+            text = f"an input is given twice, by name and by number: got {list(inputs)}"
+            raise InputError(text, got=list(inputs))
         if self.in_place:
             self.in_place.settle()
         given = {**self._given, **asked}
@@ -128,7 +126,8 @@ class Submitter:
         donated = {self._index(i) for i in donate} | {i for i in self._slots.into.values() if i in asked}
         made = self._template(frozenset(given.keys() & self._copied.keys()))
         self.in_flight.wait_for_turn(max_in_flight)
-        # one thread donates a tensor, or writes state, at a time; what the run writes stays where it is
+        # one thread at a time donates a tensor or writes state; tensors that the run writes do not move
+        # meanwhile
         with donations if donated or self.in_place else _NO_LOCK, moves if outs or donated else _NO_LOCK:
             slots, given, held, kept, overwrites = self._gather(made, asked)
             try:
@@ -149,15 +148,17 @@ class Submitter:
         return run
 
     def _gather(self, made: Template, asked: Mapping[int, Any]) -> _Given:
-        """The inputs of a run of ``made``. Looks again where a failed run gave a block back meanwhile."""
+        """The inputs of a run of ``made``. If a failed run has given a block back meanwhile, they are
+        gathered a second time."""
         for again in (True, False):
-            slots, given = self._new_slots(), {**self._given, **asked}
+            slots, given = ffi.new("gr_buffer *[]", self._slots.count), {**self._given, **asked}
+            ffi.memmove(slots, self._defaults, ffi.sizeof(self._defaults))
             kept: list[Any] = []
             held = self._place_inputs(slots, given, kept)
             overwrites = self.in_place.announced(made, slots, held) if self.in_place else {}
             if overwrites or not self.in_place:
                 break
-            for buffer in held.values():  # an output that never came was given
+            for buffer in held.values():  # a given input may be an output whose values never came
                 if buffer.replaced and not again:
                     buffer.wait()
         return _Given(slots, given, held, kept, overwrites)
@@ -172,13 +173,9 @@ class Submitter:
             overwrite.queued(raw)
         return Run(raw, (), self._bound.holder, self.in_place.left(overwrites, held))
 
-    def _new_slots(self) -> Any:
-        slots = ffi.new("gr_buffer *[]", self._slots.count)
-        ffi.memmove(slots, self._defaults, ffi.sizeof(self._defaults))
-        return slots
-
     def run_in_place(self, times: np.ndarray | None = None) -> None:
-        """One run over the session's own memory. ``times``: Template.clock's. Raises as Run.wait."""
+        """Run once over the session's own memory, in the queues. ``times``: as in Template.clock. Raises the
+        errors of Run.wait."""
         if self._own_outputs is None:
             plain = {
                 at
@@ -198,13 +195,13 @@ class Submitter:
             finally:
                 for overwrite in overwrites.values():
                     overwrite.told()
-        for output in self._slots.copied:  # the session shows what is kept itself
+        for output in self._slots.copied:  # their slots are not used, as the session shows kept values itself
             lib.gr_buffer_release(slots[self._slots.outputs[output]])
         try:
             run.wait()
         finally:
             made.clock(None)
-            if not run.done():  # Ctrl-C: it goes on, in the session's memory
+            if not run.done():  # after Ctrl-C the run goes on, in the session's memory
                 self.in_flight.add(run.pointer)
             held.clear()
 
@@ -224,7 +221,8 @@ class Submitter:
     # **************** inputs ****************
 
     def _place_inputs(self, slots: Any, given: Mapping[int, Any], kept: list[Any]) -> dict[int, Buffer]:
-        """Buffers of what is given, by slot; with an input given, copies of it are the run's own."""
+        """{slot: Buffer} of the given inputs; ``slots`` gets NULL for copies of a given input, so that the
+        run makes its own copies."""
         held: dict[int, Buffer] = {}
         for index, value in given.items():
             held[self._input_slot[index]] = self._input_buffer(index, value)
@@ -246,16 +244,13 @@ class Submitter:
         eid = int(self._graph.input_eids[index])
         type_, layout = self._graph.entry_type(eid), self._plan.layout(eid)
         handle = self._bound.handles[int(self._plan.entry_did()[eid])]
-        if isinstance(value, Buffer):  # an array that the input is bound to
+        if isinstance(value, Buffer):  # the array to which the input is bound
             return value
         if isinstance(value, Tensor):
             if value.type != type_:
-                raise InputError(
-                    f"input {self._name(index)} is {value.type}, the graph says {type_}",
-                    got=str(value.type),
-                    wanted=str(type_),
-                )
-            value = value.snapshot()  # of one time: other threads may evict it meanwhile
+                text = f"input {self._name(index)} is {value.type}, the graph says {type_}"
+                raise InputError(text, got=str(value.type), wanted=str(type_))
+            value = value.snapshot()  # as it is now: other threads may evict it
             buffer = value.buffer
             if (
                 buffer is not None
@@ -269,15 +264,15 @@ class Submitter:
             return written(handle, memory, extent, type_, layout, value, what, holder)
         fresh = Buffer.alloc(handle, memory, extent, holder)
         if isinstance(value, Tensor):
-            assert value.buffer is not None  # judged above
+            assert value.buffer is not None  # the type and layout were checked above
             template.copy(value.buffer, value.layout, fresh, layout, type_)
         else:
             template.copy(stage(value, type_, what), host_layout(type_.dtype), fresh, layout, type_)
         return fresh
 
     def _may_be_read_there(self, index: int, tensor: Tensor) -> bool:
-        """Whether kernels may use a tensor of the right layout itself: host memory must be aligned, and a
-        constant is not written into."""
+        """Whether kernels may use a tensor of the right layout in place: host memory must be aligned, and a
+        constant must not be an input that the run writes."""
         buffer = tensor.buffer
         unaligned = tensor.layout.memory == HOST and buffer is not None and buffer.addr % ALIGNMENT
         return not unaligned and not (tensor.readonly and index in self._slots.into.values())
@@ -296,41 +291,32 @@ class Submitter:
             used[buffer.id] = f"out of another output than {index}"
             at = self._slots.outputs[index]
             if slots[at] != ffi.NULL:
-                raise InputError(
-                    f"out[{index}]: another output, which is the same value, has an out already", got=index
-                )
+                text = f"out[{index}]: another output is the same value and already has an out"
+                raise InputError(text, got=index)
             slots[at] = _keep(kept, buffer)
 
     def _out_buffer(self, index: int, tensor: Any) -> Buffer:
         what = f"out[{index}]"
         heads = self._graph.outputs
         if not isinstance(index, int) or not 0 <= index < len(heads):
-            raise InputError(
-                f"there is no output {index!r}: {self._bound.holder} has {len(heads)}",
-                got=index,
-                wanted=len(heads),
-            )
+            text = f"there is no output {index!r}: {self._bound.holder} has {len(heads)}"
+            raise InputError(text, got=index, wanted=len(heads))
         eid = int(heads[index])
         type_, layout = self._graph.entry_type(eid), self._plan.layout(eid)
         device = self._plan.devices[int(self._plan.entry_did()[eid])]
         if not isinstance(tensor, Tensor) or tensor.buffer is None:
-            raise InputError(
-                f"{what} must be a tensor with memory of its own, got {type(tensor).__name__}",
-                got=type(tensor).__name__,
-            )
-        tensor = tensor.snapshot()  # of one time, as inputs
+            text = f"{what} must be a tensor with memory of its own, got {type(tensor).__name__}"
+            raise InputError(text, got=type(tensor).__name__)
+        tensor = tensor.snapshot()  # the tensor as it is now, as for inputs
         if index in self._slots.into:
-            raise InputError(
-                f"{what}: that output is written into input {self._slots.into[index]}", got=index
-            )
+            text = f"{what}: that output is written into input {self._slots.into[index]}"
+            raise InputError(text, got=index)
         if (tensor.type, tensor.device, tensor.layout) != (type_, device, layout):
-            raise InputError(
+            text = (
                 f"{what} is {tensor.type} on {tensor.device} ({tensor.layout}), the output is "
-                f"{type_} on {device} ({layout})",
-                got=str(tensor.type),
-                wanted=str(type_),
-                device=str(tensor.device),
+                f"{type_} on {device} ({layout})"
             )
+            raise InputError(text, got=str(tensor.type), wanted=str(type_), device=str(tensor.device))
         if tensor.readonly:
             raise InputError(f"{what} is a constant: it cannot be written")
         return tensor.buffer
@@ -356,23 +342,15 @@ class Submitter:
                 buffer = made[at] = Buffer(
                     handle, int(self._slots.memory[at]), int(self._slots.extent[at]), slots[at]
                 )
-            found.append(
-                Tensor(
-                    handle.device,
-                    handle,
-                    self._graph.entry_type(eid),
-                    self._plan.layout(eid),
-                    buffer.addr,
-                    buffer,
-                )
-            )
+            type_, layout = self._graph.entry_type(eid), self._plan.layout(eid)
+            found.append(Tensor(handle.device, handle, type_, layout, buffer.addr, buffer))
         return tuple(found)
 
     # **************** the session's own memory ****************
 
     def before_write(self, index: int) -> None:
-        """Graph input ``index`` is about to be set: wait for the runs that read copies of it elsewhere, as
-        its own tensor waits for those that read it."""
+        """Wait for runs that read copies on other devices of graph input ``index``, which is about to be set.
+        Writing the input's own tensor waits for the tensor's readers."""
         for at in self._copied.get(index, ()):
             self._own[at].writing().close()
 
@@ -383,6 +361,6 @@ def _let_go(handles: Sequence[DeviceHandle]) -> None:
 
 
 def _keep(kept: list[Any], buffer: Buffer) -> Any:
-    """A pointer for an array of C's; ``kept`` holds it until it is submitted."""
+    """A Buffer's pointer for a C array; ``kept`` holds the pointer until the array is submitted."""
     kept.append(buffer.live())
     return kept[-1]

@@ -1,13 +1,13 @@
 """Zero copy: a graph input or output lives in an array of the caller's instead of the session's memory.
 
-The value that is bound moves with all its aliases (reshapes that are __nop, outputs written into an input).
-An output that cannot move is copied into the caller's array at the end of each run: one that is an input,
-that is made when an input is set, that is written into an input, or whose value is bound already as another
-output.
-"""
+A bound value moves with all its aliases (reshapes that are __nop, outputs written into an input). Some
+outputs cannot move: an input, a copy made when an input is set, an output written into an input, and a value
+that is already bound as another output. Such outputs are copied into the caller's array at the end of each
+run."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -23,24 +23,21 @@ from ...plan.types import Plan
 from ..tensors.tensor import Tensor
 from .bind import Bound
 
-__all__ = ["ZeroCopy", "array_of"]
-
 ALIGNMENT = 64
 
 
+@dataclass(eq=False)
 class ZeroCopy:
-    """Which inputs and outputs of a session are bound to arrays.
+    """Inputs and outputs of a session that are bound to arrays. ``inputs`` and ``outputs`` {index: array};
+    ``moved`` {eid: array} of the entries that live in an array of the caller; ``copied``: outputs that are
+    copied after each run instead."""
 
-    ``inputs`` and ``outputs`` {index: array} what is bound, ``moved`` {eid: array} entries that live in an
-    array of the caller's, ``copied`` the outputs that are copied after each run instead.
-    """
-
-    def __init__(self, plan: Plan, bound: Bound):
-        self._plan, self._bound = plan, bound
-        self.inputs: dict[int, np.ndarray] = {}
-        self.outputs: dict[int, np.ndarray] = {}
-        self.copied: set[int] = set()
-        self.moved: dict[int, np.ndarray] = {}
+    _plan: Plan
+    _bound: Bound
+    inputs: dict[int, np.ndarray] = field(default_factory=dict)
+    outputs: dict[int, np.ndarray] = field(default_factory=dict)
+    copied: set[int] = field(default_factory=set)
+    moved: dict[int, np.ndarray] = field(default_factory=dict)
 
     # **************** inputs ****************
 
@@ -52,7 +49,8 @@ class ZeroCopy:
         self.inputs[index] = array
 
     def reset_input(self, index: int) -> bool:
-        """Back to the session's memory, whose contents are those of before; whether it was bound."""
+        """Let graph input ``index`` live in the session's memory again, with its earlier contents. Returns
+        whether the input was bound."""
         bound = self.inputs.pop(index, None) is not None
         if bound:
             self._move(self._input_group(index), None)
@@ -67,7 +65,8 @@ class ZeroCopy:
     # **************** outputs ****************
 
     def bind_output(self, index: int, array: np.ndarray) -> None:
-        """Let graph output ``index`` be written to ``array``. Raises InputError for one that does not fit."""
+        """Let graph output ``index`` be written to ``array``. Raises InputError for an array that does not
+        fit."""
         eid = int(self._plan.graph.outputs[index])
         held = [a for i, a in self.outputs.items() if i != index]
         self._check(eid, array, others=[*self.inputs.values(), *held])
@@ -80,7 +79,7 @@ class ZeroCopy:
         self.outputs[index] = array
 
     def reset_output(self, index: int) -> None:
-        """Back to the session's memory."""
+        """Let graph output ``index`` live in the session's memory again."""
         if self.outputs.pop(index, None) is None:
             return
         if index in self.copied:
@@ -89,7 +88,7 @@ class ZeroCopy:
             self._move(self.group(int(self._plan.graph.outputs[index])), None)
 
     def _stays(self, index: int, group: np.ndarray) -> bool:
-        """True where the entry must stay where it is, so that the output has to be copied."""
+        """Whether an output's entry cannot move, so that the output must be copied."""
         graph = self._plan.graph
         maker = graph.entry_nid[self._value[group[0]]]
         return bool(
@@ -142,23 +141,14 @@ class ZeroCopy:
 def _check_array(type_: TensorType, array: np.ndarray) -> None:
     wanted = dtypes.to_numpy(type_.dtype)
     if array.dtype.newbyteorder() == wanted != array.dtype:
-        raise InputError(
-            f"the array's bytes are in another order: copy it with .astype({type_.dtype!r})",
-            got=array.dtype.str,
-            wanted=wanted.str,
-        )
+        text = f"the array's bytes are in another order: copy it with .astype({type_.dtype!r})"
+        raise InputError(text, got=array.dtype.str, wanted=wanted.str)
     if array.dtype != wanted:
-        raise InputError(
-            f"the array is {array.dtype.name}, the graph says {type_.dtype}",
-            got=array.dtype.name,
-            wanted=type_.dtype,
-        )
+        text = f"the array is {array.dtype.name}, the graph says {type_.dtype}"
+        raise InputError(text, got=array.dtype.name, wanted=type_.dtype)
     if array.shape != type_.shape:
-        raise InputError(
-            f"the array has shape {array.shape}, the graph says {type_.shape}",
-            got=array.shape,
-            wanted=type_.shape,
-        )
+        text = f"the array has shape {array.shape}, the graph says {type_.shape}"
+        raise InputError(text, got=array.shape, wanted=type_.shape)
     if not array.flags.c_contiguous:
         raise InputError("the array is not contiguous: zero copy needs C order without gaps")
     if array.ctypes.data % ALIGNMENT:
@@ -171,14 +161,12 @@ def _check_array(type_: TensorType, array: np.ndarray) -> None:
 
 
 def array_of(value: Any) -> np.ndarray:
-    """The memory of a numpy array, a host Tensor or anything that speaks DLPack, without a copy."""
+    """An array over the memory of a numpy array, a host Tensor or a DLPack owner, without a copy."""
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, Tensor):
         return value.__array__(copy=False)
     if hasattr(value, "__dlpack__"):
         return np.from_dlpack(value)
-    raise InputError(
-        f"zero copy needs a numpy array or a DLPack owner, got {type(value).__name__}",
-        got=type(value).__name__,
-    )
+    text = f"zero copy needs a numpy array or a DLPack owner, got {type(value).__name__}"
+    raise InputError(text, got=type(value).__name__)

@@ -1,4 +1,5 @@
-"""apply: one op on tensors, where they are; Refused where the device cannot, and the host must."""
+"""apply: one op on tensors, on their device. Refused is raised if the device cannot do the op, so that the
+host must."""
 
 from __future__ import annotations
 
@@ -14,13 +15,12 @@ from . import verification
 from .call import Attrs, CachedCall, find
 from .launch import Moved, alias
 
-__all__ = ["Refused", "apply", "ready_call"]
-
 _LEAST_BOUND = 1e-12
 
 
 class Refused(Exception):
-    """The device does not do this op. ``reason`` one sentence, ``error`` the exception behind it, if any."""
+    """Error: the device does not do this op. ``reason``: one sentence that says why; ``error``: the exception
+    that is the cause, if any."""
 
     error: Exception | None
     reason: str
@@ -31,9 +31,10 @@ class Refused(Exception):
 
 
 def ready_call(op: str, attrs: Attrs, inputs: tuple[Tensor, ...]) -> CachedCall | None:
-    """The CachedCall of these inputs if nothing is to be done before its launcher: no refusal, no alias, no
-    check that is due. Callers may keep it for tensors of the same specs; verification.on_change tells when to
-    stop."""
+    """The CachedCall of these inputs, if its launcher can be used at once. None for a refused call, an alias,
+    and a call whose first result will be checked. Callers may keep it for tensors of the same specs until
+    verification.on_change tells them to stop.
+    """
     call = find(op, attrs, tuple([tensor.spec for tensor in inputs]))
     if call.launcher is None or (verification.verifying() and not call.verified):
         return None
@@ -41,22 +42,21 @@ def ready_call(op: str, attrs: Attrs, inputs: tuple[Tensor, ...]) -> CachedCall 
 
 
 def apply(op: str, attrs: Attrs, *inputs: Tensor, to: Layout | None = None, evict: bool = True) -> Tensor:
-    """A registry op on tensors of one device; the result is there, too, in the layout ``to``, or in the one
-    that planning would choose. ``evict``: whether tensors that are in the way may leave L1 for it.
-
-    Raises Refused where the device cannot (no kernel, out of memory, a run error, a result that was found
-    wrong), DeviceError for inputs on several devices, InputError for attributes that the op does not have.
-    """
+    """The result of a registry op on tensors of one device. The result is on that device. ``to``: layout of
+    the result; None: the layout that planning chooses. ``evict``: whether tensors in the way may leave L1 for
+    the op. Raises Refused if the device cannot do it (no kernel, out of memory, a run error, a result that
+    was found wrong), DeviceError for inputs on several devices, InputError for attributes that the op does
+    not have."""
     while True:
         call = find(op, attrs, tuple([tensor.spec for tensor in inputs]), to)
         try:
             return _made(call, inputs, evict)
-        except Moved:  # an input was evicted meanwhile
+        except Moved:  # another thread evicted an input meanwhile
             continue
 
 
 def _made(call: CachedCall, inputs: tuple[Tensor, ...], evict: bool) -> Tensor:
-    """What apply does with the call that it found. Raises Moved, too."""
+    """The result of a call that is selected already, as in apply. Raises the errors of apply, and Moved."""
     if call.alias:
         return alias(inputs[0], call.output)
     launcher = call.launcher
@@ -74,9 +74,10 @@ def _made(call: CachedCall, inputs: tuple[Tensor, ...], evict: bool) -> Tensor:
 
 
 def _verify(call: CachedCall, inputs: tuple[Tensor, ...], made: Tensor) -> None:
-    """Compare a signature's first result with its reference. Raises Refused, for good, where it differs."""
-    assert made.buffer is not None  # of its own
-    made.buffer.wait()  # what failed is no result to compare
+    """Compare the first result of a call with the op's reference. Raises Refused if they differ, now and for
+    all later uses of the call."""
+    assert made.buffer is not None  # a launched result has a buffer
+    made.buffer.wait()  # raises the error of a failed result, which is not compared
     *arrays, got = gather([*inputs, made])
     try:
         (wanted,) = call.op.reference(arrays, call.attrs)
@@ -92,7 +93,8 @@ def _verify(call: CachedCall, inputs: tuple[Tensor, ...], made: Tensor) -> None:
 
 
 def _bound(call: CachedCall) -> float:
-    """The greatest nmse of the op's case table on this device kind, in the coarsest format involved."""
+    """The greatest nmse that the op's case table allows on this kind of device, in the coarsest format
+    involved."""
     kind = call.inputs[0].device.kernels
     formats = {spec.layout.format for spec in (*call.inputs, call.output)}
     keys = {kind} if call.output.device.descriptor.on_host else {f"{kind}/{fmt}" for fmt in formats}
@@ -105,7 +107,8 @@ def _bound(call: CachedCall) -> float:
 def _cancelled(
     call: CachedCall, arrays: list[np.ndarray], got: np.ndarray, wanted: np.ndarray, bound: float
 ) -> bool:
-    """Whether the error is within the bound of what was added up, though not of what was left of it."""
+    """Whether the error of a sum is small beside the summands, so that it is large beside the sum only
+    because the summands cancelled."""
     if not call.op.sums or wanted.dtype.kind not in "fV":
         return False
     wide = dtypes.to_numpy("float64")

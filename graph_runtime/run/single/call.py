@@ -1,5 +1,5 @@
-"""CachedCall: an op, selected for attributes and the specs of its inputs. Selection runs once for each;
-``find`` is one dictionary lookup after that."""
+"""CachedCall: an op with the kernel selected for its attributes and the specs of its inputs. Each combination
+is selected once; after that ``find`` is one dictionary lookup."""
 
 from __future__ import annotations
 
@@ -31,20 +31,16 @@ from . import verification
 from .launch import Launcher, Moved
 from .upload import push
 
-__all__ = ["CachedCall", "find", "forget"]
-
 Attrs = tuple[tuple[str, Any], ...]
 
 
 class CachedCall:
-    """``op`` the registry's entry, ``attrs`` decoded from what was ``given``, ``inputs`` and ``output``
-    specs, ``launcher`` the program of one kernel (None: it cannot be done on the device, ``reason`` says
-    why), ``alias``: a reshape that leaves the bytes where they are. ``verified``: its first result was
-    compared with the reference.
-
-    ``error`` is the exception behind ``reason``, if there is one. ``to``: the layout that the output shall
-    have, None: the one that planning would choose.
-    """
+    """A selected call. ``op``: entry of the registry; ``given``: attributes as given; ``attrs``: the same
+    attributes, decoded; ``inputs`` and ``output``: specs; ``launcher``: the program of one kernel, or None if
+    the device cannot do the op; ``reason``: text that says why it cannot; ``error``: the exception that is
+    the cause, if any; ``alias``: whether the op is a reshape that leaves the bytes in place; ``verified``:
+    whether the first result was compared with the reference; ``to``: layout of the output, None for the
+    layout that planning chooses."""
 
     __slots__ = (
         "alias",
@@ -69,34 +65,34 @@ class CachedCall:
     ):
         self.op, self.given, self.attrs, self.inputs = op, given, op.decode(dict(given)), inputs
         self.to = to
-        self.output: TensorSpec  # _select gives it before anything reads it
+        self.output: TensorSpec  # _select sets it before it is read
         self.launcher: Launcher | None = None
         self.alias = self.verified = False
         self.reason: str | None = None
         self.error: GraphRuntimeError | None = None
 
     def refuse(self, reason: str, error: GraphRuntimeError | None = None) -> None:
-        """From now on it is done on the host."""
-        self.error = None if error is None else afresh(error)  # it is kept: the frames of its raiser go
+        """Do the call on the host from now on, for this reason."""
+        self.error = None if error is None else afresh(error)  # a copy: the error's frames are not kept
         self.reason, self.launcher, self.alias = reason, None, False
 
     def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
-        """Of lineage: an output of this call failed. By the kernel once more, for maybe only an input had
-        failed, then by the op's reference on the host. Raises what journal.refuse raises, and what the
-        reference raises; an index out of range is an IndexError."""
+        """Make the failed output of this call again (lineage). The kernel is tried once more, because perhaps
+        only an input had failed; then the op's reference computes on the host. Raises the errors of
+        journal.refuse and of the reference; an index out of range is an IndexError."""
         cause: Exception | None = self.error
         if self.launcher is not None:
             try:
                 again = self.launcher.launch(inputs)
-                again._recipe = None  # the wait below is to notice a failure, not to mend it
-                assert again.buffer is not None  # of its own
+                again._recipe = None  # the wait below must raise a failure and not repair the result
+                assert again.buffer is not None  # a launched result has a buffer
                 again.buffer.wait()
                 return again
-            except Moved:  # an input was evicted meanwhile
+            except Moved:  # another thread evicted an input meanwhile
                 specs = tuple([source.spec for source in inputs])
                 return find(self.op.name, self.given, specs, self.to).make_again(tensor, inputs)
             except KernelError as error:
-                cause = error.with_traceback(None)  # it would keep this frame, and the tensors in it
+                cause = error.with_traceback(None)  # a traceback would keep this frame, and its tensors
         reason = f"run error: {cause}" if self.reason is None else self.reason
         return self._on_host(tensor, inputs, reason, cause)
 
@@ -118,21 +114,18 @@ class CachedCall:
 
     @property
     def types(self) -> list[TensorType]:
-        """Types of the inputs."""
         return [spec.type for spec in self.inputs]
 
 
 _calls: dict[tuple[Any, ...], CachedCall] = {}
-_MOST = 4096  # shapes that never come again must not be kept for good
+_MOST = 4096  # limit: shapes that never come again must not be kept for good
 
 
 def find(op: str, attrs: Attrs, inputs: tuple[TensorSpec, ...], to: Layout | None = None) -> CachedCall:
-    """The CachedCall, selected if it is new. ``attrs``: (name, value) pairs, hashable; ``to``: the layout of
-    the output, None: the one that planning would choose.
-
-    Raises DeviceError where the inputs are on different devices, UnsupportedOpError for an op that the
-    registry does not have; all else that is wrong becomes the call's ``reason``.
-    """
+    """The CachedCall of an op, its attributes and the specs of its inputs, selected if it is new. ``attrs``:
+    hashable (name, value) pairs; ``to``: layout of the output, None for the layout that planning chooses.
+    Raises DeviceError for inputs on different devices, UnsupportedOpError for an unknown op; any other fault
+    becomes the call's ``reason``."""
     key = (op, attrs, inputs, to)
     found = _calls.get(key)
     if found is None:
@@ -143,7 +136,8 @@ def find(op: str, attrs: Attrs, inputs: tuple[TensorSpec, ...], to: Layout | Non
 
 
 def forget() -> None:
-    """Drop every selection, and with it quarantines: for tests, and after a kernel was repaired."""
+    """Drop all CachedCalls, those refused for wrong results included: for tests, and after a kernel was
+    repaired."""
     _calls.clear()
     verification.changed()
 
@@ -156,7 +150,7 @@ def _select(name: str, attrs: Attrs, inputs: tuple[TensorSpec, ...], to: Layout 
         call = CachedCall(op, attrs, inputs, to)
     except GraphError as error:
         raise InputError(str(error), op=name) from error
-    call.verified = device.kernels == NO_KERNELS  # nothing is computed there
+    call.verified = device.kernels == NO_KERNELS  # a null device computes nothing that could be checked
     try:
         op.check_arity(len(inputs))
         made, *others = op.infer(call.types, call.attrs)
@@ -167,7 +161,9 @@ def _select(name: str, attrs: Attrs, inputs: tuple[TensorSpec, ...], to: Layout 
         if op.is_nop:
             _select_reshape(call)
         else:
-            call.launcher = Launcher(_kernel(call), inputs, call.output, call)
+            func = Func(op.name, op.name, call.attrs, len(inputs), 1)
+            kernel = kernels.resolve(func, device.kernels, call.types, [call.output.type])
+            call.launcher = Launcher(kernel, inputs, call.output, call)
     except (GraphError, DeviceError, PlanError, LibraryError) as error:
         call.refuse(str(error), error)
     return call
@@ -177,41 +173,28 @@ def _one_device(op: str, inputs: tuple[TensorSpec, ...]) -> None:
     devices = list(dict.fromkeys(str(spec.device) for spec in inputs))
     if len(devices) > 1:
         types = ", ".join(f"{spec.type} on {spec.device}" for spec in inputs)
-        raise DeviceError(
-            f"{op} needs its inputs on one device, got {types}: move them with .to(device)",
-            op=op,
-            device=devices[0],
-            got=devices,
-        )
+        text = f"{op} needs its inputs on one device, got {types}: move them with .to(device)"
+        raise DeviceError(text, op=op, device=devices[0], got=devices)
 
 
 def _placed(
     device: Device, made: TensorType, inputs: tuple[TensorSpec, ...], to: Layout | None
 ) -> TensorSpec:
-    """Where the output goes. Raises DeviceError."""
+    """Spec of the output: in the layout ``to``, or by default in the format of the first input of the
+    output's dtype. Raises DeviceError."""
     if to is None:
-        return default_spec(device, made, _like(inputs, made))
+        like = next((spec.layout for spec in inputs if spec.type.dtype == made.dtype), None)
+        return default_spec(device, made, like)
     check_layout(made, device, to)
     return spec_of(device, made, to)
 
 
-def _like(inputs: tuple[TensorSpec, ...], made: TensorType) -> Any:
-    """The layout whose format a result takes: that of the first input of its dtype."""
-    return next((spec.layout for spec in inputs if spec.type.dtype == made.dtype), None)
-
-
 def _select_reshape(call: CachedCall) -> None:
-    """An alias where the bytes may stay, else a copy between the two images."""
+    """Select an alias if the bytes may stay in place, else a copy from one layout and shape to the other."""
     (source,), target = call.inputs, call.output
     if same_image(source.layout, source.type.shape, target.layout, target.type.shape):
         call.alias = True
         return
     env = core.address_of(source.handle.env)
-    copy = Kernel(COPY, core.copy_kernel(), words=(env, env))  # its attributes are the two sides' devices
+    copy = Kernel(COPY, core.copy_kernel(), words=(env, env))  # the words of a copy: envs of both sides
     call.launcher = Launcher(copy, call.inputs, target, call)
-
-
-def _kernel(call: CachedCall) -> Kernel:
-    """The generic kernel of the device kind."""
-    func = Func(call.op.name, call.op.name, call.attrs, len(call.inputs), 1)
-    return kernels.resolve(func, call.inputs[0].device.kernels, call.types, [call.output.type])

@@ -1,4 +1,4 @@
-"""LaunchChain: calls that follow each other as one submission, which C queues at once."""
+"""LaunchChain: consecutive calls as one submission, which C queues as a whole."""
 
 from __future__ import annotations
 
@@ -11,26 +11,24 @@ import numpy as np
 from ...base.errors import GraphRuntimeError
 from ...binding import core
 from ...binding.core import ffi, lib
-from ...binding.gr_arg import ARG, arg_record
 from ...binding.programs.program import SLOT, STEP
 from ..queues.buffer import Buffer
 from ..queues.template import COMPUTE, Template
 from ..tensors.arrays import allocate
 from ..tensors.lineage import Maker, watch
-from ..tensors.spec import TensorSpec
+from ..tensors.spec import TensorSpec, spec_args
 from ..tensors.tensor import Tensor
 from .apply import Refused, apply
 from .call import CachedCall
 from .launch import LARGE, Moved, alias
 
-__all__ = ["ChainStep", "LaunchChain"]
-
 _submit_call, _addr = lib.gr_submit_call, lib.gr_buffer_addr
 
 
 class ChainStep(NamedTuple):
-    """``call`` on ``inputs``: the numbers of the chain's inputs, or -1 - the number of an earlier step;
-    ``output`` its spec. Without a call: memory whose values are undefined."""
+    """A step of a chain. ``call``: the call to launch; None: the result is memory of undefined values.
+    ``inputs``: numbers of the call's inputs, where a number from 0 means an input of the chain, and -1 - n
+    means the result of step n. ``output``: spec of the result."""
 
     call: CachedCall | None
     inputs: tuple[int, ...]
@@ -38,9 +36,9 @@ class ChainStep(NamedTuple):
 
 
 class _Value(NamedTuple):
-    """Where a value of a chain is: in the buffer number ``taken`` that a run takes, or in that of the input
-    number ``given``, as ``spec`` (None: the input as it is). ``step``: the number of the one that makes it;
-    ``written``: it may fail."""
+    """Place of a chain's value. The value is in buffer number ``taken`` of the buffers that a run takes, or
+    in the buffer of input number ``given``. ``spec``: spec as which the value is shown; None: the spec of the
+    input. ``step``: number of the step that makes the value; ``written``: whether making it may fail."""
 
     taken: int
     given: int
@@ -50,14 +48,11 @@ class _Value(NamedTuple):
 
 
 class LaunchChain:
-    """``launch(inputs)`` queues all ``steps`` at once on tensors of the specs ``inputs``, and returns those
-    of ``values`` (numbers as in a ChainStep), which come later. What is between lives while the run does, and
-    shares memory where it can. A value that failed is made again step by step.
-
-    ``is_one``: it has one value, which a step makes.
-
-    C runs it by ``pointer`` on ``slots`` buffers: the inputs, the ``taken`` ones that it gives, what is
-    between."""
+    """``launch(inputs)`` queues all ``steps`` at once on tensors of the specs ``inputs``, and returns the
+    tensors of ``values`` (numbers as in a ChainStep), which are ready later. Intermediate values live as long
+    as the run, and share memory if they can. A failed value is made again step by step. ``is_one``: whether
+    the chain has only one value, which is the result of a step. C runs the template ``pointer`` on ``slots``
+    buffers: the inputs, ``taken`` outputs, intermediate values."""
 
     __slots__ = (
         "_blocks",
@@ -116,13 +111,14 @@ class LaunchChain:
         return _Value(kept.index(root), -1, spec, -1 - at, self.steps[-1 - root].call is not None)
 
     def launch(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """Raises Moved, AttributeError or TypeError for a tensor that is elsewhere or gone, GraphRuntimeError
-        where memory is short or nothing can be queued; then nothing was done."""
+        """Queue the steps. Raises Moved, AttributeError or TypeError for a tensor that is elsewhere or gone,
+        GraphRuntimeError if memory is short or nothing can be queued; after each of these errors nothing was
+        queued."""
         buffers = ffi.new("gr_buffer *[]", self.slots)
         held = []
         for at, (tensor, spec) in enumerate(zip(inputs, self.inputs, strict=True)):
             held.append(tensor._owner.pointer)
-            # the spec after the buffer, as launch_pair
+            # the spec is read after the buffer, as in launch_pair
             if tensor._spec is not spec:
                 raise Moved
             buffers[at] = held[-1]
@@ -132,7 +128,7 @@ class LaunchChain:
         return self.adopt(buffers[first : first + self.taken], tuple(inputs))
 
     def adopt(self, pointers: Sequence[Any], inputs: tuple[Tensor, ...]) -> list[Tensor]:
-        """The values of a submission of these inputs, which gave the ``gr_buffer *`` ``pointers``."""
+        """The values of a submission of these inputs, which returned the ``gr_buffer *`` ``pointers``."""
         if self.is_one:
             return [self.adopt_one(pointers[0], inputs)]
         buffers = [Buffer(*block, pointer) for block, pointer in zip(self._blocks, pointers, strict=True)]
@@ -154,7 +150,7 @@ class LaunchChain:
         return made
 
     def adopt_one(self, pointer: Any, inputs: tuple[Tensor, ...]) -> Tensor:
-        """adopt of a chain that ``is_one``."""
+        """The value of a submission of a chain that ``is_one``, as in adopt."""
         to: Any = self._values[0].spec
         buffer = Buffer(to.handle, to.memory, to.extent, pointer)
         made = Tensor(to.device, to.handle, to.type, to.layout, _addr(pointer), buffer)
@@ -165,7 +161,8 @@ class LaunchChain:
         return made
 
     def one_by_one(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """The results of the steps, each launched by itself. Raises what its call was refused for."""
+        """The results of the steps, each launched by itself. Raises the error for which a step's call was
+        refused."""
         results: list[Tensor] = []
         for call, order, spec in self.steps:
             if call is None:
@@ -180,8 +177,8 @@ class LaunchChain:
 
 
 class _Part:
-    """The Maker of what ``step`` of a chain made: its run failed. ``again``, which all values of a run have:
-    the results of the steps, when the first of them was made again."""
+    """The Maker of the result of ``step``, for a chain whose run failed. ``again``: list of the results of
+    all steps, which all values of the run share; it is filled when the first failed value is made again."""
 
     __slots__ = ("again", "chain", "step")
 
@@ -199,8 +196,8 @@ class _Part:
 
 
 def _roots(steps: Sequence[ChainStep]) -> list[int]:
-    """For each step the number of the value whose memory its result is in: its own, or what it only shows as
-    another shape."""
+    """For each step the number of the value in whose memory the step's result lies: the result's own number,
+    or the number of a value that the result shows in another shape."""
     roots: list[int] = []
     for number, (call, inputs, _) in enumerate(steps):
         shows = call is not None and call.alias
@@ -215,8 +212,8 @@ def _root(at: int, roots: Sequence[int]) -> int:
 def _slots(
     steps: Sequence[ChainStep], roots: Sequence[int], inputs: int, kept: Sequence[int]
 ) -> tuple[dict[int, int], np.ndarray]:
-    """({number of a value: its slot}, SLOT [slots]). What no later step reads leaves its slot to the next of
-    its size."""
+    """({number of a value: its slot}, SLOT [slots]). When no later step reads a value, the next value of the
+    same size gets its slot."""
     slot_of = {at: at for at in range(inputs)} | {root: inputs + i for i, root in enumerate(kept)}
     rows = [(0, 0, 0, 0)] * inputs + [_row(steps[-1 - root].output, 1) for root in kept]
     last = {_root(at, roots): number for number, step in enumerate(steps) for at in step.inputs}
@@ -241,17 +238,13 @@ def _row(spec: TensorSpec, keep: int) -> tuple[int, int, int, int]:
 
 
 def _template(steps: Sequence[ChainStep], slot_of: dict[int, int], slots: np.ndarray, name: str) -> Template:
-    """The one lane of all steps with a kernel; of none, where there is only memory to be taken."""
+    """The template of a chain: one lane with all steps that have a kernel, or no lane if memory is only
+    taken."""
     run = [(step.call, step, -1 - number) for number, step in enumerate(steps)]
     calls = [(call, step, at) for call, step, at in run if call is not None and not call.alias]
     specs = [spec for call, step, _ in calls for spec in (*call.inputs, step.output)]
-    shapes = np.array([d for spec in specs for d in spec.type.shape] or [0], np.int64)
-    args = np.zeros(len(specs), ARG)
-    for at, spec in enumerate(specs):
-        args[at] = arg_record(spec.type, spec.layout, spec.type.shape)
-        args[at]["addr"] = spec.tag
-    places = np.cumsum([0, *(len(spec.type.shape) for spec in specs)])[:-1]
-    args["shape"] = 8 * places.astype(np.uint64) + np.uint64(shapes.ctypes.data)
+    args, shapes = spec_args(specs)
+    args["shape"] += np.uint64(shapes.ctypes.data)
     table, circular = np.zeros(len(calls), STEP), 0
     arg_slot: list[int] = []
     owners: list[Any] = [shapes]
@@ -266,15 +259,5 @@ def _template(steps: Sequence[ChainStep], slot_of: dict[int, int], slots: np.nda
         circular = max(circular, call.launcher.circular)
         owners += [words, label, kernel]
     lanes = [(steps[0].output.handle, COMPUTE)] if calls else []
-    waits = np.zeros(0, np.int64)
-    return Template(
-        table,
-        args,
-        np.array(arg_slot),
-        waits,
-        lanes,
-        slots,
-        [circular] if calls else [],
-        name=name,
-        owners=owners,
-    )
+    waits, needs = np.zeros(0, np.int64), [circular] if calls else []
+    return Template(table, args, np.array(arg_slot), waits, lanes, slots, needs, name=name, owners=owners)

@@ -1,5 +1,5 @@
-"""Elementwise functions of two inputs, made from a registry op: the ones that are called most, so that two
-tensors of specs seen before cost one dictionary lookup and one launch."""
+"""Elementwise functions of two inputs, made from a registry op. They are the most frequent calls, so a call
+on two tensors of known specs costs one dictionary lookup and one launch."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from . import verification
 from .apply import apply, ready_call
 from .call import CachedCall
 from .fallback import NumpyLike, device_first, only
-from .operands import device_of, dtype_key, dtype_name, together
-from .promotion import common, floating
+from .operands import common, device_of, dtype_key, dtype_name, floating, together
 
-__all__ = ["binary"]
-
-_MOST = 4096  # shapes that never come again must not be kept for good
+_MOST = 4096  # limit: shapes that never come again must not be kept for good
 
 
 def binary(op: str, ufunc: np.ufunc, doc: str, *, floats: bool = False) -> NumpyLike:
-    """numpy's ``ufunc`` by the registry's ``op``; ``floats``: integers as floats (true_divide)."""
+    """A function with the meaning of numpy's ``ufunc``, made from the registry's ``op``. ``floats``: whether
+    integers are computed as floats (true_divide)."""
     ready: dict[tuple[object, ...], CachedCall] = {}
     verification.on_change(ready.clear)
     name = ufunc.__name__
@@ -43,10 +41,11 @@ def binary(op: str, ufunc: np.ufunc, doc: str, *, floats: bool = False) -> Numpy
     def function(a: Any, b: Any, /, out: Any = None, **more: Any) -> Any:
         if out is None and not more:
             try:
-                # a refused call has no launcher: an AttributeError, as of what is no tensor
+                # a refused call has no launcher, which raises AttributeError, as a value that is no tensor
+                # does
                 return ready[a._spec, b._spec].launcher.launch_pair(a, b)  # type: ignore[union-attr]
             except (LookupError, AttributeError, TypeError, DeviceMemoryError):
-                pass  # new, moved, not two tensors, gone, or no room: the slow way knows what to do
+                pass  # a new call, or tensors that moved, are gone or have no room: left to the slow way
         return slow(a, b, out=out, **more)
 
     function.__name__ = function.__qualname__ = name
@@ -57,7 +56,7 @@ def binary(op: str, ufunc: np.ufunc, doc: str, *, floats: bool = False) -> Numpy
 
 
 def _dtype(name: str, a: Any, b: Any, dtype: Any, floats: bool) -> str | None:
-    """The dtype to compute in, None where the operands' common one will do."""
+    """The dtype to compute in, None to compute in the common dtype of the operands."""
     if dtype is None and not floats:
         return None
     device = device_of(name, a, b)

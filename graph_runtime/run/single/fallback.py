@@ -1,5 +1,5 @@
-"""The two ways of a numpy-like function: its own body on the device, numpy's on the host where that is
-refused; and out=."""
+"""Numpy-like functions: the function's own body runs on the device, numpy's function on the host if the
+device refuses. The argument out= is handled here."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ from .host import on_host
 from .launch import rebind
 from .operands import cast, device_of
 
-__all__ = ["NumpyLike", "device_first", "host_only", "only", "store", "write"]
-
 Function = Callable[..., Any]
 
 
 class NumpyLike(Protocol):
-    """A function under numpy's name. ``body``: what it does on the device, which may raise Refused. ``host``:
-    numpy's own."""
+    """A function under numpy's name. ``body``: the function that runs on the device and may raise Refused;
+    ``host``: numpy's function."""
 
     __name__: str
     body: Function
@@ -34,13 +32,11 @@ class NumpyLike(Protocol):
 
 
 def device_first(host: Function, doc: str | None = None) -> Callable[[Function], NumpyLike]:
-    """Decorates the device's body of a numpy-like function. Where it raises Refused, numpy's ``host`` does
-    the whole of it with the same arguments. ``out=`` is taken care of here. Functions made of others call
-    their bodies, ``function.body``: a refusal then sends the whole to the host, once. ``doc``: of a
-    function made in a loop or by another: its docstring; its name is then the host's.
-
-    Raises InputError where no argument is a tensor.
-    """
+    """Decorate the device body of a numpy-like function. If the body raises Refused, numpy's ``host`` does
+    the whole function with the same arguments. ``out=`` is handled here. A function that is made of other
+    decorated functions calls their bodies (``function.body``), so that after a refusal the host does the
+    whole function once. ``doc``: docstring of a function made in a loop or by another function, whose name is
+    then that of ``host``. Raises InputError if no argument is a tensor."""
 
     def decorate(body: Function) -> NumpyLike:
         if doc is not None:
@@ -65,7 +61,8 @@ def device_first(host: Function, doc: str | None = None) -> Callable[[Function],
 
 
 def host_only(name: str, host: Function) -> Function:
-    """A function that no device has a kernel for: numpy's, its result placed back."""
+    """A function without a kernel on any device: numpy computes, and the result is placed back on the
+    device."""
 
     def function(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         device_of(name, *args, *kwargs.values())
@@ -78,35 +75,27 @@ def host_only(name: str, host: Function) -> Function:
 
 
 def only(more: dict[str, Any]) -> None:
-    """Raises Refused where the caller gave an argument that only numpy's own function has."""
+    """Raise Refused if the caller gave an argument that only numpy's function has."""
     given = [key for key, value in more.items() if value is not None and value is not np._NoValue]
     if given:
-        raise Refused(f"argument {given[0]}= is numpy's only")
+        raise Refused(f"only numpy has the argument {given[0]}=")
 
 
 def store(out: Any, made: Any, name: str) -> Any:
-    """Write a result into ``out``, a tensor or an array (or numpy's tuple of one), and return it.
-
-    Raises InputError where its shape differs or its dtype would need more than a same_kind cast.
-    """
+    """Write a result into ``out``, which is a tensor or an array (or numpy's tuple of one), and return
+    ``out``. Raises InputError if the shapes differ, or if the dtypes are more than a same_kind cast apart."""
     if isinstance(out, tuple):
         if len(out) != 1:
             return tuple(store(o, m, name) if o is not None else m for o, m in zip(out, made, strict=True))
         (out,) = out
     if tuple(out.shape) != tuple(made.shape):
-        raise InputError(
-            f"{name}: out= has shape {tuple(out.shape)}, the result has {tuple(made.shape)}",
-            got=tuple(out.shape),
-            wanted=tuple(made.shape),
-        )
+        text = f"{name}: out= has shape {tuple(out.shape)}, the result has {tuple(made.shape)}"
+        raise InputError(text, got=tuple(out.shape), wanted=tuple(made.shape))
     to = dtypes.to_numpy(out.dtype) if isinstance(out, Tensor) else out.dtype
     of = dtypes.to_numpy(made.dtype) if isinstance(made, Tensor) else made.dtype
     if not np.can_cast(of, to, "same_kind"):
-        raise InputError(
-            f"{name}: out= is {to.name}, the result is {of.name}: cast it with astype first",
-            got=to.name,
-            wanted=of.name,
-        )
+        text = f"{name}: out= is {to.name}, the result is {of.name}: cast it with astype first"
+        raise InputError(text, got=to.name, wanted=of.name)
     if isinstance(out, Tensor):
         write(out, made)
     else:
@@ -115,8 +104,9 @@ def store(out: Any, made: Any, name: str) -> Any:
 
 
 def write(out: Tensor, made: Any) -> None:
-    """Give the handle new values, of its shape. Other handles on the memory keep theirs, unless it is a
-    session's or the caller's own: that is overwritten, after its readers. Raises as Tensor.copy_from."""
+    """Give the handle ``out`` new values of its shape. Other handles on the same memory keep the old values,
+    unless the memory is a session's or the caller's own. Such memory is overwritten, after its readers are
+    done. Raises the errors of Tensor.copy_from."""
     if isinstance(made, Tensor) and made.dtype != out.dtype:
         try:
             made = cast(made, out.dtype)

@@ -1,4 +1,5 @@
-"""The way over the host: inputs gathered in one batch, numpy's own function, the result placed back."""
+"""Ops on the host: the inputs are gathered in one batch, numpy computes, and the result is placed back on the
+device."""
 
 from __future__ import annotations
 
@@ -19,8 +20,6 @@ from ..tensors.traffic import record, refuse_hidden
 from ..tensors.transfers import gather
 from .upload import push
 
-__all__ = ["on_host", "tensors_in", "to_host"]
-
 
 def on_host(
     name: str,
@@ -30,50 +29,40 @@ def on_host(
     reason: str,
     error: Exception | None = None,
 ) -> Any:
-    """numpy's ``function`` on the values of its arguments; arrays that it returns are placed on the device of
-    the first tensor among them, others (strings, complex numbers, objects) stay numpy's.
+    """Result of numpy's ``function`` on the values of its arguments; Arrays in the result are placed on the
+    device of the first tensor, except that arrays of strings, complex numbers and objects stay numpy arrays.
 
-    ``reason`` says why the device did not do it, ``error`` is the exception behind that. Raises what
-    journal.refuse raises. What numpy raises is the caller's mistake and raised as it
-    is, a ValueError as InputError.
-    """
+    ``reason``: why the device did not do the op; ``error``: the exception behind the reason. Raises the
+    errors of journal.refuse. Errors of numpy are due to the caller's arguments and are raised unchanged,
+    except that a ValueError becomes an InputError."""
     tensors = tensors_in((*args, *kwargs.values()))
     types = tuple(str(tensor.type) for tensor in tensors)
     device = tensors[0].device
     journal.refuse(name, device, types, reason, error)
-    result = _call(name, function, to_host(args, tensors, kwargs, f"eager.{name}"), types, device)
+    given, named = to_host(args, tensors, kwargs, f"eager.{name}")
+    try:
+        result = function(*given, **named)
+    except ValueError as fault:
+        text = f"{name}({', '.join(types)}) on {device}: {fault}"
+        raise InputError(text, op=name, device=str(device), got=types) from fault
+    except (TypeError, IndexError, ArithmeticError) as fault:
+        fault.add_note(f"in {name}({', '.join(types)}) of tensors on {device}")
+        raise
     back = _place_back(result, device, tensors[0].layout)
     nbytes = sum(tensor.nbytes for tensor in tensors)
     journal.record(name, device, types, reason, nbytes, back=device if tensors_in((back,)) else "host")
     return back
 
 
-def _call(
-    name: str,
-    function: Callable[..., Any],
-    given: tuple[list[Any], dict[str, Any]],
-    types: tuple[str, ...],
-    device: Device,
-) -> Any:
-    try:
-        return function(*given[0], **given[1])
-    except ValueError as error:
-        raise InputError(
-            f"{name}({', '.join(types)}) on {device}: {error}", op=name, device=str(device), got=types
-        ) from error
-    except (TypeError, IndexError, ArithmeticError) as error:
-        error.add_note(f"in {name}({', '.join(types)}) of tensors on {device}")
-        raise
-
-
 def tensors_in(values: Any) -> list[Tensor]:
-    """The tensors among arguments, nested in lists, tuples and dicts too, each once."""
+    """The tensors among arguments, each once; those in lists, tuples and dicts are included."""
     found: dict[int, Tensor] = {}
     _find(values, found)
     return list(found.values())
 
 
-# functions of their own: a nested one that calls itself is a ring, and keeps what it has found
+# not a nested function: a nested function that calls itself is a reference cycle, and would keep the tensors
+# that it has found
 def _find(value: Any, found: dict[int, Tensor]) -> None:
     if isinstance(value, Tensor):
         found.setdefault(id(value), value)
@@ -95,8 +84,9 @@ def _swapped(value: Any, arrays: Mapping[int, np.ndarray]) -> Any:
 def to_host(
     args: Sequence[Any], tensors: Sequence[Tensor], kwargs: Mapping[str, Any], hidden: str | None = None
 ) -> tuple[list[Any], dict[str, Any]]:
-    """args and kwargs with an array in place of each of ``tensors``: one gather for all of them, which
-    ``hidden`` asked for without saying so: ImplicitTransferError where that is forbidden."""
+    """(args, kwargs) with an array in place of each of ``tensors``, by one gather. ``hidden`` names a
+    transfer that the caller did not ask for by name; it raises ImplicitTransferError inside
+    no_implicit_transfer()."""
     for tensor in tensors:
         if hidden is not None and tensor.layout.memory != HOST:
             refuse_hidden(tensor, hidden)

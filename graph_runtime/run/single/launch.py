@@ -1,39 +1,36 @@
-"""Launcher: a program of one kernel, made once for a signature, enqueued for any tensors that have it."""
+"""Launcher: a program of one kernel, made once for the specs of its inputs and output, then queued for any
+tensors of these specs."""
 
 from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
-
 from ...base.errors import DeviceMemoryError
 from ...binding.core import ffi, lib
-from ...binding.gr_arg import ARG, arg_record
 from ...binding.programs.program import Kernel
 from ..queues.buffer import Buffer
 from ..queues.template import one_kernel
 from ..tensors.eviction import Need, block_need, evicting
 from ..tensors.handle import moves
 from ..tensors.lineage import Maker, replace, settle_all, watch
-from ..tensors.spec import TensorSpec, spec_of
+from ..tensors.spec import TensorSpec, spec_args, spec_of
 from ..tensors.tensor import Tensor
 
-__all__ = ["Launcher", "Moved", "alias", "rebind"]
-
 _submit_op, _addr, _NULL = lib.gr_submit_op, lib.gr_buffer_addr, ffi.NULL
-_MOST_INPUTS = 3  # of gr_submit_op
-LARGE = 1 << 18  # bytes of an op's inputs and output: some 100 us of a device, more than its launch takes
+_MOST_INPUTS = 3  # most inputs that gr_submit_op takes
+LARGE = 1 << 18  # bytes of an op's inputs and output: it takes a device some 100 us, longer than a launch
 
 
 class Moved(LookupError):
-    """An input is not where the call was selected for: another thread evicted it. Select anew."""
+    """Error: an input has left the place for which the call was selected, because another thread evicted it.
+    Select the call again."""
 
 
 class Launcher:
-    """``launch(inputs)`` enqueues ``kernel`` on tensors of the specs it was made for and returns the output,
-    a tensor of the output's spec whose values come later. Nothing waits, but where too much is queued or
-    memory is short. ``maker`` makes an output again whose kernel failed. ``circular``: the bytes of circular
-    buffers that the kernel opens on a core."""
+    """``launch(inputs)`` enqueues ``kernel`` on tensors of the specs ``inputs`` and returns the output
+    tensor, whose values are ready later. The call waits only if too much is queued or memory is short.
+    ``maker`` makes a failed output again. ``circular``: bytes of circular buffers that the kernel opens on a
+    core."""
 
     __slots__ = ("_large", "_maker", "_template", "circular", "inputs", "kernel", "output", "pointer")
 
@@ -46,33 +43,31 @@ class Launcher:
         self.kernel, self.inputs, self.output, self._maker = kernel, inputs, output, maker
         specs = (*inputs, output)
         self._large = sum(p.type.nbytes for p in specs) >= LARGE
-        shapes = np.array([d for p in specs for d in p.type.shape] or [0], np.int64)
-        args = np.stack([arg_record(p.type, p.layout, p.type.shape) for p in specs]).view(ARG)
-        args["shape"] = 8 * np.cumsum([0, *(len(p.type.shape) for p in specs)])[:-1]
-        args["addr"] = [p.tag for p in specs]
-        self._template = one_kernel(output.handle, kernel, args, shapes, output.memory, output.extent)
+        self._template = one_kernel(output.handle, kernel, *spec_args(specs), output.memory, output.extent)
         self.pointer, self.circular = self._template.pointer, self._template.circular
 
     def launch(self, inputs: tuple[Tensor, ...], evict: bool = True) -> Tensor:
-        """Raises HandleError for a tensor that is gone, Moved, DeviceMemoryError. What goes wrong later is
-        raised where the output is waited for. ``evict``: whether tensors of others may leave L1 for it."""
+        """Enqueue the kernel. Raises HandleError for a tensor that is gone, Moved, DeviceMemoryError; later
+        failures are raised when the output is waited for. ``evict``: whether other tensors may leave L1 to
+        make room."""
         try:
             made: Tensor | None = self._launched(inputs)
         except DeviceMemoryError:
-            made = None  # the next try is after this one's frames have gone, which hold the inputs' blocks
+            made = None  # try again when this try's frames, which hold the inputs' blocks, are gone
         if made is None:
             settle_all()  # recipes keep tensors that have no other use
             needs = partial(self._needs, inputs) if evict else list
             made = evicting(lambda: self._launched(inputs), needs)
         if any(tensor.buffer is None for tensor in inputs):
-            made.wait()  # the next run of that session does not wait
+            made.wait()  # because the session's next run does not wait for this op
         return made
 
     def launch_pair(self, a: Tensor, b: Tensor) -> Tensor:
-        """launch((a, b)), where both have buffers. Raises AttributeError or TypeError for one that has none
-        or is gone, and as launch."""
+        """As launch((a, b)), for two tensors with buffers. Raises AttributeError or TypeError for a tensor
+        that has no buffer or is gone, and the errors of launch."""
         first, second = a._owner.pointer, b._owner.pointer
-        # the specs after the buffers: settle has their order for us; no other thread comes in between here
+        # the specs are read after the buffers, because settle changes them in the opposite order; no other
+        # thread runs between here and the call
         at, beside = self.inputs
         if a._spec is not at or b._spec is not beside:
             raise Moved
@@ -84,7 +79,7 @@ class Launcher:
         return self.adopt(self._enqueue(buffers), inputs)
 
     def _needs(self, inputs: tuple[Tensor, ...]) -> list[Need]:
-        """What a launch takes of L1. Inputs that are in the way go, too: then the next try raises Moved."""
+        """A launch's needs of L1. Inputs in the way are evicted, too; the next try then raises Moved."""
         to, reads = self.output, dict(enumerate(inputs))
         return block_need(to.handle, to.memory, to.extent, self.circular, reads)
 
@@ -97,7 +92,8 @@ class Launcher:
         return slots[len(pointers)]
 
     def adopt(self, pointer: object, inputs: tuple[Tensor, ...]) -> Tensor:
-        """The output tensor over the ``gr_buffer *`` that a submission of these inputs gave."""
+        """The output tensor of a submission of these inputs, which returned the ``gr_buffer *``
+        ``pointer``."""
         to = self.output
         buffer = Buffer(to.handle, to.memory, to.extent, pointer)
         made = Tensor(to.device, to.handle, to.type, to.layout, _addr(pointer), buffer)
@@ -107,10 +103,11 @@ class Launcher:
 
 
 def _buffer_at(at: TensorSpec, tensor: Tensor) -> Buffer:
-    """The memory of a tensor with its events; a session's view is borrowed for the time of the call. Raises
-    Moved where the tensor is not of that spec."""
+    """The Buffer of a tensor's memory, with the memory's events. The memory of a session's view is borrowed
+    for the call. Raises Moved if the tensor does not have the spec ``at``."""
     owner = tensor.alive()._owner
-    # after the owner: settle has its order for us; and it is not an older owner than that spec's
+    # the spec is read after the owner, because settle changes them in the opposite order; the owner is
+    # compared again, so that it is not older than the spec
     if tensor.spec is not at or tensor._owner is not owner:
         raise Moved
     if isinstance(owner, Buffer):
@@ -119,13 +116,14 @@ def _buffer_at(at: TensorSpec, tensor: Tensor) -> Buffer:
 
 
 def alias(tensor: Tensor, to: TensorSpec) -> Tensor:
-    """The same memory as another type. Raises Moved where it has not the layout of ``to`` any more."""
+    """A handle on the same memory with the type of the spec ``to``. Raises Moved if the tensor no longer has
+    the layout of ``to``."""
     with moves:
         owner, addr = tensor._owner, tensor._addr
         if tensor.layout != to.layout or tensor._owner is not owner:
             raise Moved
         made = Tensor(to.device, to.handle, to.type, to.layout, addr, owner, tensor.readonly)
-    tensor.alive()  # after the look: another thread may have given it up before
+    tensor.alive()  # checked last, because another thread may have given up the tensor
     if tensor._recipe is not None:
         made._recipe = (_Aliases(), (tensor,))
         watch(made)
@@ -133,8 +131,8 @@ def alias(tensor: Tensor, to: TensorSpec) -> Tensor:
 
 
 def rebind(tensor: Tensor, made: Tensor) -> None:
-    """Let a handle lead to the new values ``made``, of its own spec. Does not wait: what was queued with
-    the old ones reads those."""
+    """Let a handle lead to ``made``, new values of the handle's own spec. Does not wait: work queued with the
+    old values reads the old memory."""
     replace(tensor, tensor.alias())
     with moves:
         tensor.settle(made)
@@ -144,9 +142,9 @@ def rebind(tensor: Tensor, made: Tensor) -> None:
 
 
 class _Aliases:
-    """Maker of aliases: the memory is that of the tensor that they are aliases of."""
+    """Maker of aliases of eager results: an alias shows the memory of the source tensor."""
 
     def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
         (source,) = inputs
-        now = source.wait().alias()  # it may have been evicted, with or without its aliases
+        now = source.wait().alias()  # the source may have been evicted, with or without its aliases
         return alias(now, spec_of(now.device, tensor.type, now.layout))

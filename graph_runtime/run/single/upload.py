@@ -1,4 +1,4 @@
-"""Values from the host for ops outside of graphs."""
+"""Copying of host values to a device, for ops outside of graphs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from ..tensors.arrays import allocate
 from ..tensors.spec import TensorSpec
 from ..tensors.tensor import Tensor
 
-__all__ = ["push"]
-
 
 def push(array: np.ndarray, to: TensorSpec) -> Tensor:
-    """A new tensor with the values of an array of its shape. Raises InputError for a value that its dtype
-    does not hold, DeviceMemoryError."""
+    """A new tensor of the spec ``to`` with the values of an array of the same shape. Raises InputError for a
+    value that the tensor's dtype does not hold, DeviceMemoryError."""
     array = exactly(array, dtypes.to_numpy(to.type.dtype), "the value")
     made = allocate(to.type, to.device, to.layout, f"eager {to.type}", for_host=True)
     made._spec = to

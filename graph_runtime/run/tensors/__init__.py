@@ -1,8 +1,8 @@
-"""Handles on values, wherever they are: device memory, transfers, and what the host may ask of them.
+"""Handles on values on any device: memory, transfers, and access from the host.
 
-Read: spec and device_layouts (where and how), handle (where the values are, and until when), copies (values
-elsewhere), tensor (what users do with them; its operators are eager's), arrays (how one comes to be),
-host_values (what callers give), transfers and batches (many at once), traffic (what moved, counted), journal
-(what the host did in a device's stead), lineage (what makes a result again that failed), eviction (room in
-L1). dlpack is the border to other frameworks; host_tensors are the caller's memory, under tt-mlir's rules.
+Read: spec and device_layouts (where and how a tensor is stored), handle (where the values are, and until
+when), copies (to other places), tensor (users' methods; the operators are from eager/), arrays (making of
+tensors), transfers and batches (many tensors at once), traffic (counted movements), journal (ops that the
+host did in a device's stead), lineage (how a failed result is made again), eviction (room in L1). dlpack
+exchanges tensors with other frameworks; host_tensors makes tensors of a caller's memory, by tt-mlir's rules.
 """

@@ -17,11 +17,7 @@ from ..device_handles import open_device
 from ..queues.buffer import Buffer
 from .device_layouts import check_layout, row_major
 from .dlpack import viewed
-from .host_values import aligned_empty
-from .tensor import Tensor
-
-__all__ = ["allocate", "array", "borrow", "empty"]
-
+from .tensor import Tensor, aligned_empty
 
 allocate = Tensor.allocated
 
@@ -32,11 +28,9 @@ def empty(
     device: Device | str = "cpu:0",
     layout: Layout | None = None,
 ) -> Tensor:
-    """A tensor whose values are undefined: row-major in the device's main memory, or of a layout.
-
-    Raises InputError for a negative extent, DocumentError for an unknown dtype, DeviceError where the device
-    cannot store it, DeviceMemoryError.
-    """
+    """A tensor of undefined values, in ``layout`` or by default row-major in the device's main memory. Raises
+    InputError for a negative extent, DocumentError for an unknown dtype, DeviceError if the device cannot
+    store the tensor, DeviceMemoryError."""
     device = parse(device)
     extents = (shape,) if isinstance(shape, int) else tuple(int(d) for d in shape)
     if any(extent < 0 for extent in extents):
@@ -51,8 +45,8 @@ def empty(
 def array(
     value: Any, device: Device | str = "cpu:0", dtype: Any = None, layout: Layout | None = None
 ) -> Tensor:
-    """A tensor with the values of anything numpy takes, or of a Tensor, in ``dtype`` if one is given.
-    Raises InputError for a value that the dtype does not hold, and as empty."""
+    """A tensor with the values of a Tensor or of anything numpy takes, in ``dtype`` if it is given. Raises
+    InputError for a value that the dtype does not hold, and the errors of empty."""
     host = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
     if dtype is not None:
         wanted = dtypes.to_numpy(dtypes.canonical(dtype)) if isinstance(dtype, str) else np.dtype(dtype)
@@ -63,11 +57,9 @@ def array(
 
 
 def borrow(value: Any) -> Tensor:
-    """A host tensor over memory of the caller's, which is kept alive and not copied: a C-contiguous numpy
-    array, or anything that speaks DLPack or the buffer protocol. A read-only one makes a constant.
-
-    Raises InputError for strides, or for a value without memory of its own.
-    """
+    """A host tensor over the caller's memory, which is kept alive and not copied: a C-contiguous numpy array,
+    a DLPack owner or a buffer. Read-only memory makes the tensor a constant. Raises InputError for strides,
+    or for a value without memory of its own."""
     view = viewed(value)
     if not view.flags.c_contiguous:
         raise InputError(
@@ -76,21 +68,12 @@ def borrow(value: Any) -> Tensor:
             got=view.strides,
         )
     if not view.dtype.isnative:
-        raise InputError(
-            f"borrowed memory must be of this machine's byte order, this is {view.dtype.str}",
-            got=view.dtype.str,
-        )
+        text = f"borrowed memory must be of this machine's byte order, this is {view.dtype.str}"
+        raise InputError(text, got=view.dtype.str)
     type_, device = TensorType(dtypes.from_numpy(view.dtype), view.shape), cpu(0)
     if not view.size:
         view = aligned_empty(1, np.uint8)
     handle = open_device(device)
     buffer = Buffer.borrow(handle, view.ctypes.data, view.nbytes, view)
-    return Tensor(
-        device,
-        handle,
-        type_,
-        row_major(type_, device),
-        view.ctypes.data,
-        buffer,
-        readonly=not view.flags.writeable,
-    )
+    layout, constant = row_major(type_, device), not view.flags.writeable
+    return Tensor(device, handle, type_, layout, view.ctypes.data, buffer, constant)

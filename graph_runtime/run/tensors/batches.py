@@ -1,8 +1,8 @@
-"""Many copies between a device and the host at once: what gather (one call into C) and scatter (one
-submission) are made of.
+"""Many copies between a device and the host at once, for gather (one call into C) and scatter (one
+submission).
 
-On the host's side all values stand in one block, each at a multiple of 64 bytes: one allocation, one wait.
-"""
+On the host all values lie in one block, each at a multiple of 64 bytes, so there is one allocation and one
+wait."""
 
 from __future__ import annotations
 
@@ -18,26 +18,23 @@ import numpy as np
 from ...base import dtypes
 from ...base.machine.devices import cpu
 from ...binding import core
-from ...binding.gr_arg import ARG, arg_record
+from ...binding.core import writable_view
 from ...binding.programs.program import SLOT, STEP
 from ...ir.graph import TensorType
 from ..device_handles import open_device
 from ..queues.buffer import Buffer, wait_in_slices
 from ..queues.template import Template, copy_queue
-from .host_values import ALIGNMENT, aligned_empty, writable_view
-from .spec import TensorSpec, default_spec
-from .tensor import Tensor
-
-__all__ = ["fetch", "spread"]
+from .spec import TensorSpec, default_spec, spec_args
+from .tensor import ALIGNMENT, Tensor, aligned_empty
 
 _gather = core.lib.gr_gather
 
 
 class _Fetch(NamedTuple):
-    """``args`` ARG [2 * tensors]: each source, and its target in the block of ``extent`` bytes; ``shapes``
-    what they point into. ``rows``: values of one type that follow each other as one
-    strided array (shape, dtype, offset, strides), for to make one view and take its rows is quicker than many
-    views."""
+    """Copies of many tensors to one block on the host. ``args`` ARG [2 * tensors]: each source, and its
+    target in the block of ``extent`` bytes; ``shapes``: memory into which ``args`` point. ``rows``: one
+    strided array (shape, dtype, offset, strides) for each sequence of values of the same type, because taking
+    the rows of one view is faster than making many views."""
 
     args: np.ndarray
     shapes: np.ndarray
@@ -46,7 +43,8 @@ class _Fetch(NamedTuple):
 
 
 class _Spread(NamedTuple):
-    """A template whose last slot is the block on the host, ``offsets`` of the values there."""
+    """Copies from one block on the host to many tensors: a template whose last slot is the block, and the
+    ``offsets`` of the values in the block."""
 
     template: Template
     offsets: tuple[int, ...]
@@ -54,8 +52,8 @@ class _Spread(NamedTuple):
 
 
 def fetch(tensors: Sequence[Tensor]) -> list[np.ndarray]:
-    """The values of free tensors of one device, in arrays that share a block; waits. Raises KernelError where
-    a run failed that was to write them."""
+    """The values of free tensors of one device, in arrays that share a block. Waits for the values. Raises
+    KernelError if a run that should have written a tensor failed."""
     specs, pointers = _of_one_time(tensors)
     batch = _fetch(tuple(specs))
     memory = aligned_empty(batch.extent, np.uint8)
@@ -72,8 +70,8 @@ def fetch(tensors: Sequence[Tensor]) -> list[np.ndarray]:
 
 
 def _of_one_time(tensors: Sequence[Tensor]) -> tuple[list[TensorSpec], list[Any]]:
-    """Specs, and the ``gr_buffer *`` of what is there, which are to be kept while C reads it: other
-    threads may let the handles lead elsewhere meanwhile."""
+    """Specs and ``gr_buffer *`` of the tensors, all from one moment, because other threads may let the
+    handles lead elsewhere. Keep the result while C reads the buffers."""
     while True:
         owners = [tensor._owner for tensor in tensors]
         specs = [tensor._spec or tensor.spec for tensor in tensors]
@@ -86,8 +84,8 @@ def _of_one_time(tensors: Sequence[Tensor]) -> tuple[list[TensorSpec], list[Any]
 
 
 def spread(arrays: Sequence[np.ndarray], specs: Sequence[TensorSpec]) -> list[Tensor]:
-    """New tensors in ``specs``, of one device, with the values of arrays of their types; the arrays have
-    been read when it returns. Raises DeviceMemoryError."""
+    """New tensors of ``specs``, which are on one device, with the values of arrays of the same types. When
+    the call returns, the arrays have been read. Raises DeviceMemoryError."""
     batch, host = _spread(tuple(specs)), open_device(cpu(0))
     with Buffer.to_write(host, 0, batch.extent, "scatter") as turn:
         block = turn.buffer
@@ -132,7 +130,7 @@ def _on_host(types: Sequence[TensorType]) -> list[TensorSpec]:
 
 
 def _block(types: Sequence[TensorType]) -> tuple[list[int], int]:
-    """The offset of each value in a block, and the bytes of the block."""
+    """The offset of each value in a block, and the block's size in bytes."""
     offsets, end = [], 0
     for type_ in types:
         offsets.append(end)
@@ -153,22 +151,17 @@ def _rows(types: Sequence[TensorType], offsets: Sequence[int]) -> Iterator[tuple
 def _args(
     pairs: list[tuple[TensorSpec, TensorSpec]], offsets: list[int], packed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """ARG [2 * pairs] of sources and targets, and the shapes they point into; side ``packed`` of each pair
-    lies in the block."""
-    flat = [spec for pair in pairs for spec in pair]
-    args = np.zeros(len(flat), ARG)
-    for at, spec in enumerate(flat):
-        args[at] = arg_record(spec.type, spec.layout, spec.type.shape)
-    shapes = np.array([n for spec in flat for n in spec.type.shape] or [0], np.int64)
-    ranks = [len(spec.type.shape) for spec in flat]
-    args["shape"] = shapes.ctypes.data + 8 * np.cumsum([0, *ranks])[:-1]
-    args["addr"] = [spec.tag for spec in flat]
+    """(ARG [2 * pairs] of sources and targets, the shapes into which they point). Side ``packed`` of each
+    pair, 0 or 1, lies in the block."""
+    args, shapes = spec_args([spec for pair in pairs for spec in pair])
+    args["shape"] += np.uint64(shapes.ctypes.data)
     args["addr"][packed::2] = offsets
     return args, shapes
 
 
 def _template(pairs: list[tuple[TensorSpec, TensorSpec]], offsets: list[int], slots: np.ndarray) -> Template:
-    """A step a pair (source, target), in one lane; the sources lie in the last slot."""
+    """A template with a step for each pair (source, target), in one lane; the sources lie in the last
+    slot."""
     flat, count = [spec for pair in pairs for spec in pair], np.arange(len(pairs))
     args, shapes = _args(pairs, offsets, packed=0)
     arg_slot = np.repeat(count, 2)

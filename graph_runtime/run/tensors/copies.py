@@ -1,4 +1,5 @@
-"""Copies of a handle's values, on its device or another. A copy is queued: its handle is there at once."""
+"""Copies of a handle's values, on its device or on another device. A copy is queued; its handle is there at
+once."""
 
 from __future__ import annotations
 
@@ -19,11 +20,9 @@ from .lineage import watch
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Copied", "queue_copy"]
-
 
 class Copied(Handle):
-    """A handle whose values can be had elsewhere, too."""
+    """A handle with methods that copy its values."""
 
     __slots__ = ()
 
@@ -36,8 +35,9 @@ class Copied(Handle):
         holder: str | None = None,
         for_host: bool = False,
     ) -> Self:
-        """A tensor of a layout that check_layout accepts; its values are undefined. ``holder`` is the
-        name in out-of-memory texts, ``for_host``: the host will write it. Raises DeviceMemoryError."""
+        """A tensor of undefined values in a layout that check_layout accepts. ``holder``: name in
+        out-of-memory errors; ``for_host``: whether the host will write the tensor. Raises DeviceMemoryError.
+        """
         descriptor = device.descriptor
         memory = descriptor.memory(layout.memory)
         nbytes = type_.nbytes if memory.name == HOST else footprint(layout, type_.shape, memory)[0]
@@ -52,15 +52,13 @@ class Copied(Handle):
         layout: Layout | str | None = None,
         format: str | None = None,
     ) -> Self:
-        """A handle on the values on ``device``, in ``layout``; the tensor stays as it is.
+        """A handle on the values on ``device``, in ``layout``; this tensor stays as it is.
 
-        ``layout``: a Layout; or "tile" or "row_major", in the device's main memory; or None: on the tensor's
-        own device as it is, on another what a plan would choose there. ``format``: of floats, as "bf16".
-        Where nothing changes, the result shows the same memory (an alias). The copy is queued. Borrowed host
-        memory must not be written before the result is ready.
-
-        Raises HandleError, DeviceError for a layout that the device does not have, DeviceMemoryError.
-        """
+        ``layout``: a Layout, or "tile" or "row_major" for the device's main memory. None keeps the layout on
+        the tensor's own device; on another device it means the layout that planning chooses. ``format``:
+        format of floats, for example "bf16". If nothing changes, the result shows the same memory (an alias).
+        The copy is queued. Borrowed host memory must not be written before the result is ready. Raises
+        HandleError, DeviceError for a layout that the device does not have, DeviceMemoryError."""
         self.alive()
         device = self.device if device is None else parse(device)
         same = layout is None and format is None and device == self.device
@@ -88,28 +86,28 @@ class Copied(Handle):
 
 
 class _CopyMaker:
-    """Maker (run/tensors/lineage.py) of copies of what eager ops make."""
+    """Maker (run/tensors/lineage.py) of copies of eager results."""
 
     def make_again(self, tensor: Any, inputs: tuple[Any, ...]) -> Any:
         (source,) = inputs
         again = tensor.allocated(tensor.type, tensor.device, tensor.layout)
         queue_copy(source.wait(), again)
-        assert again.buffer is not None  # allocated gave it one
+        assert again.buffer is not None  # allocated gave it a buffer
         again.buffer.wait()
         return again
 
 
 def queue_copy(source: Any, target: Any) -> None:
-    """Copy the values of one tensor to another of equal type. Between free tensors that is queued; a view of
-    a session's memory is read or written at once, for the session's next inline run does not wait."""
+    """Copy the values of one tensor to another of equal type. Between free tensors the copy is queued. A view
+    of a session's memory is read or written at once, because the session's next inline run does not wait."""
     if source.buffer is None or target.buffer is None:
         target.copy_from(source)
         return
     with moves:
         read, written = source.snapshot(), target.snapshot()
-        # an eviction leads a free tensor to another buffer, never elsewhere
+        # an eviction leads a free tensor to another buffer, so these tensors still have one
         copy(read._owner, read.layout, written._owner, written.layout, source.type)
-        if source is not target:  # what is copied may fail yet, and be made again
+        if source is not target:  # the source may still fail, and be made again
             target.overwritten(None if source._recipe is None else (_CopyMaker(), (source,)))
     if target._recipe is not None:
         watch(target)

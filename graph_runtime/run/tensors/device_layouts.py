@@ -1,4 +1,4 @@
-"""The layouts that a device has, and the one that a tensor gets where its caller names none."""
+"""The layouts that a device has, and the layout of a tensor for which the caller names none."""
 
 from __future__ import annotations
 
@@ -7,26 +7,21 @@ from ...base.errors import DeviceError, PlanError, did_you_mean, no_such
 from ...base.machine.devices import Device
 from ...base.machine.layout import HOST, ROW_MAJOR, Layout, footprint, shard_fault
 from ...ir.graph import TensorType
-from ...plan.defaults import choose
-
-__all__ = ["check_layout", "default_layout", "resolve", "row_major"]
+from ...plan.supports import choose
 
 
 def row_major(type_: TensorType, device: Device) -> Layout:
-    """Rows of the dtype's own format in a device's main memory. Raises DeviceError where it cannot
-    be stored."""
+    """Row-major layout in a device's main memory, in the dtype's own format. Raises DeviceError if the type
+    cannot be stored so."""
     stored, memory = dtypes.format_of(type_.dtype), device.main_memory
     if stored is None or stored.name not in device.descriptor.formats:
-        raise DeviceError(
-            f"{device} cannot store {type_.dtype}: it stores {', '.join(device.descriptor.formats)}",
-            device=str(device),
-            got=type_.dtype,
-        )
+        text = f"{device} cannot store {type_.dtype}: it stores {', '.join(device.descriptor.formats)}"
+        raise DeviceError(text, device=str(device), got=type_.dtype)
     return Layout(memory.name, ROW_MAJOR, stored.name)
 
 
 def default_layout(type_: TensorType, device: Device, format: str | None = None) -> Layout:
-    """The layout that a plan would choose for a type on a device. Raises DeviceError where it cannot be
+    """The layout that planning chooses for a type on a device. Raises DeviceError if the type cannot be
     stored."""
     known = device.descriptor.formats
     if format is not None and format not in known:
@@ -39,34 +34,28 @@ def default_layout(type_: TensorType, device: Device, format: str | None = None)
 
 
 def check_layout(type_: TensorType, device: Device, layout: Layout) -> None:
-    """Raise DeviceError for a layout that a device does not have, or cannot have for this type."""
+    """Raise DeviceError for a layout that a device does not have, or that a tensor of this type cannot have
+    there."""
     descriptor = device.descriptor
     memory = descriptor.memory(layout.memory)
     known = descriptor.layouts if memory.name != HOST else (ROW_MAJOR,)
     if layout.layout not in known:
-        raise DeviceError(
-            f"{device} has no layout {layout.layout!r}{did_you_mean(layout.layout, known)}",
-            device=str(device),
-            got=layout.layout,
-        )
+        text = f"{device} has no layout {layout.layout!r}{did_you_mean(layout.layout, known)}"
+        raise DeviceError(text, device=str(device), got=layout.layout)
     native = dtypes.format_of(type_.dtype)
     formats = descriptor.formats if memory.name != HOST else (native.name if native else type_.dtype,)
     if layout.format not in formats:
-        raise DeviceError(
-            f"{device} cannot store {type_.dtype} as {layout.format!r}{did_you_mean(layout.format, formats)}",
-            device=str(device),
-            got=layout.format,
+        text = (
+            f"{device} cannot store {type_.dtype} as {layout.format!r}{did_you_mean(layout.format, formats)}"
         )
+        raise DeviceError(text, device=str(device), got=layout.format)
     if (
         native is not None
         and native.name != layout.format
         and not (native.converts and dtypes.FORMATS[layout.format].converts)
     ):
-        raise DeviceError(
-            f"{type_.dtype} cannot be stored as {layout.format}: formats change among floats only",
-            device=str(device),
-            got=layout.format,
-        )
+        text = f"{type_.dtype} cannot be stored as {layout.format}: formats change among floats only"
+        raise DeviceError(text, device=str(device), got=layout.format)
     if memory.name == HOST:
         return
     try:
@@ -75,16 +64,15 @@ def check_layout(type_: TensorType, device: Device, layout: Layout) -> None:
         raise DeviceError(f"{device}: {error}", device=str(device), got=str(layout)) from None
     why = shard_fault(layout, type_.shape, memory, descriptor.grid)
     if why is not None:
-        raise DeviceError(
-            f"{device} cannot shard {type_} as {layout}: {why}", device=str(device), got=str(layout)
-        )
+        text = f"{device} cannot shard {type_} as {layout}: {why}"
+        raise DeviceError(text, device=str(device), got=str(layout))
 
 
 def resolve(
     type_: TensorType, device: Device, layout: Layout | str | None = None, format: str | None = None
 ) -> Layout:
-    """The Layout that ``Tensor.to`` takes for a type on a device. Raises DeviceError for one that cannot
-    be."""
+    """The Layout for a type on a device that the arguments of ``Tensor.to`` mean. Raises DeviceError for an
+    impossible layout."""
     if isinstance(layout, Layout):
         wanted = layout
     else:

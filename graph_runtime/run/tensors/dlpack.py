@@ -1,8 +1,7 @@
 """DLPack: tensors as capsules for other libraries, and other libraries' memory as arrays.
 
-numpy makes and reads the capsules: versioned ones, with the flag of read-only memory, and a deleter that
-drops the reference to the tensor's memory.
-"""
+numpy makes and reads the capsules. They are versioned, have the flag of read-only memory, and their deleter
+drops the reference to the tensor's memory."""
 
 from __future__ import annotations
 
@@ -12,8 +11,6 @@ import numpy as np
 
 from ...base.errors import InputError, KernelError
 from ...base.machine.layout import HOST
-
-__all__ = ["HOST_DEVICE", "export", "viewed"]
 
 HOST_DEVICE = (1, 0)  # kDLCPU
 
@@ -25,11 +22,10 @@ def export(
     dl_device: tuple[int, int] | None = None,
     copy: bool | None = None,
 ) -> Any:
-    """A capsule of host memory, versioned if ``max_version`` allows it, made when the values are there.
+    """A capsule of host memory, versioned if ``max_version`` allows that. Waits for the values.
 
-    A tensor in a device's own memory is copied where ``dl_device`` (1, 0) or ``copy`` asks for it. A constant
-    is always copied, for consumers that ignore the flag of read-only memory. Raises BufferError for what
-    cannot be had.
+    A tensor in a device's own memory is copied if ``dl_device`` (1, 0) or ``copy`` asks for it. A constant is
+    always copied, for consumers that ignore the read-only flag. Raises BufferError for an impossible export.
     """
     if stream is not None:
         raise BufferError(f"host memory has no streams, got stream={stream!r}: pass None")
@@ -50,12 +46,12 @@ def export(
 
 def viewed(value: Any) -> np.ndarray:
     """The memory of a numpy array, a DLPack owner or an object with the buffer protocol, as an array that
-    keeps it alive. Raises InputError for a value without memory of its own."""
+    keeps the object alive. Raises InputError for a value without memory of its own."""
     if isinstance(value, np.ndarray):
         return value
     try:
         return np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(memoryview(value))
-    except KernelError:  # what should have made the value failed
+    except KernelError:  # the work that should have made the value failed
         raise
     except (TypeError, BufferError, RuntimeError) as error:
         raise InputError(

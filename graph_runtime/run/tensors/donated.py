@@ -1,15 +1,15 @@
-"""Tensors that were given to a run, and what comes of them.
+"""Tensors that were donated to a run, and their fate.
 
-A donated handle leads nowhere: its memory is the run's. Where the graph writes an output into that input, a
-KV cache say, the output's handle has the memory from then on. A run that failed before it wrote there gives
-it back: the donated handle leads to its old values again, and the output's, which never came, raise what the
-run raises. What a run had begun to write is lost.
+A donated handle leads nowhere: its memory belongs to the run. If the graph writes an output into that input,
+as with a KV cache, the output's handle has the memory from then on. A run that failed before it wrote the
+memory gives it back: the donated handle leads to its old values again, and the output's handle, whose values
+never came, raises the run's error. Memory that a failed run had begun to write is lost.
 
-    Overwrite    one run that writes a buffer whose values it was given; those of a buffer that may still
-                 matter are its ``overwrites``, oldest first. It is announced before it is queued, and nothing
-                 is given back until all handles on it are known
-    Donated      why a handle is gone, with what it gets back if that run fails
-    Failed       the same of an output whose values never came
+    Overwrite    record of one run that writes a buffer whose values it was given. A buffer's ``overwrites``
+                 lists the records that may still matter, oldest first. A record is made before its run is
+                 queued, and no memory is given back until all handles of the run are known
+    Donated      state of a donated handle: why it is gone, and what it gets back if the run fails
+    Failed       state of the handle of an output whose values never came
 """
 
 from __future__ import annotations
@@ -28,26 +28,18 @@ from ..queues.limbo import keep_until
 from ..queues.run import failure_of
 from ..queues.template import Template
 
-__all__ = ["Donated", "Failed", "Overwrite", "announced", "donations", "spoiled", "unchanged"]
-
 _A_MOMENT = 1e-5  # seconds
 WRITTEN, UNCHANGED = lib.GR_LEFT_WRITTEN, lib.GR_LEFT_UNCHANGED
 UNDEFINED, PENDING = lib.GR_LEFT_UNDEFINED, lib.GR_LEFT_PENDING
 
-donations = new_rlock()  # from the look at what is donated until it is given up; a hook may submit
-_overwrites = new_rlock()  # of buffers' overwrites; what holds it waits for nothing
-
-
-def _no_keeper(fresh: Buffer) -> None:
-    """Handles had the memory."""
-
-
-def _nothing_failed() -> None:
-    """The run is not queued yet."""
+donations = (
+    new_rlock()
+)  # held from the look at a donated tensor until the tensor is given up; an R lock, as hooks may submit
+_overwrites = new_rlock()  # guards buffers' overwrites; its holder waits for nothing
 
 
 class Donor(Protocol):
-    """A tensor, as far as it is needed here (handle.py has the methods)."""
+    """A tensor as far as this module uses it (methods: handle.py)."""
 
     _gone: Any
     _handle: DeviceHandle
@@ -62,11 +54,12 @@ class Donor(Protocol):
 
 
 class Overwrite:
-    """``donors``: weak references to the handles that led to the memory before; ``outputs``: to those that
-    the run gave. ``keeper(Buffer)`` is told of another Buffer of memory that is no handle's. ``memory``: the
-    buffer's id, ``version``: the buffer's when the run was queued. ``announcer``: the thread that is queueing
-    the run, None once it has and all handles are known.
-    ``failure()``: what went wrong in the run, None where nothing did so far."""
+    """One run that writes a buffer in place. ``donors``: weak references to the handles that led to the
+    memory before; ``outputs``: weak references to the handles that the run returned. ``keeper(Buffer)`` is
+    called when memory to which no handle leads gets another Buffer. ``memory``: the buffer's id; ``version``:
+    the buffer's version when the run was queued. ``announcer``: the thread that is queueing the run, None
+    once the run is queued and all handles are known. ``failure()``: the run's error, None if there is none so
+    far."""
 
     __slots__ = (
         "_buffer",
@@ -87,16 +80,16 @@ class Overwrite:
 
     def __init__(self, template: Template, slot: int, buffer: Buffer):
         self._run, self._template, self._slot = None, template, slot
-        self._buffer: Buffer | None = buffer  # until all is known: the buffer keeps the run
+        self._buffer: Buffer | None = buffer  # None after told(), because the buffer keeps the run
         self.announcer: int | None = threading.get_ident()
-        self.failure: Callable[[], Exception | None] = _nothing_failed
+        self.failure: Callable[[], Exception | None] = lambda: None
         self.donors: list[ref[Donor]] = []
         self.outputs: list[ref[Donor]] = []
-        self.keeper: Callable[[Buffer], None] = _no_keeper
+        self.keeper: Callable[[Buffer], None] = lambda fresh: None
         self.version, self.memory = buffer.version, buffer.id
 
     def queued(self, run: Any) -> None:
-        """The ``gr_run *`` is in the queues."""
+        """Record the run, a ``gr_run *``, that was queued."""
         lib.gr_run_retain(run)
         self._run = ffi.gc(run, lib.gr_run_release)
         buffer = self._buffer
@@ -105,11 +98,11 @@ class Overwrite:
         with _overwrites:
             known = buffer.overwrites
             at = known.index(self)
-            if at and known[at - 1].version + 1 != self.version:  # others wrote it since, and not in place
+            if at and known[at - 1].version + 1 != self.version:  # other work wrote it since, not in place
                 del known[:at]
 
     def told(self) -> None:
-        """All handles are known. Where nothing was queued it is forgotten."""
+        """Record that all handles are known; drop this overwrite if no run was queued."""
         buffer, self._buffer, self.announcer = self._buffer, None, None
         if self._run is None and buffer is not None:
             with _overwrites:
@@ -117,23 +110,24 @@ class Overwrite:
 
     @property
     def left(self) -> int:
-        """What the run left in the memory: GR_LEFT_*."""
+        """The state in which the run left the memory, one of GR_LEFT_*."""
         if self.announcer is not None:
             return PENDING
         return lib.gr_run_left(self._run, self._template.pointer, self._slot)
 
     @property
     def failed(self) -> bool | None:
-        """Whether a step of the run failed, also one that does not write there; None while all goes well."""
+        """Whether a step of the run failed, including steps that do not write the memory. None while the run
+        goes on without a failure."""
         if lib.gr_run_failure(self._run, ffi.NULL):
             return True
         return False if lib.gr_run_done(self._run) else None
 
 
 def announced(buffer: Buffer, template: Template, slot: int) -> Overwrite | None:
-    """A run that is about to be queued, and will write the buffer, slot ``slot`` of its template, in place.
-    None where another Buffer has the block by now. The caller holds ``donations``, and calls ``told`` in any
-    case."""
+    """An Overwrite for a run that will be queued and will write ``buffer``, which is in slot ``slot`` of the
+    run's template, in place. None if another Buffer has the block by now. The caller holds ``donations``, and
+    calls ``told`` in any case."""
     made = Overwrite(template, slot, buffer)
     with _overwrites:
         if buffer.replaced:
@@ -143,13 +137,13 @@ def announced(buffer: Buffer, template: Template, slot: int) -> Overwrite | None
 
 
 def spoiled(buffer: Buffer) -> bool:
-    """Whether the last that wrote a keeper's buffer is a run in place that failed and left something else
-    than what was there. Its outputs stay with what failed; the keeper goes on with the block, and asks for
-    new contents."""
+    """Whether the last writer of a keeper's buffer is a run in place that failed and did not leave the old
+    contents. The run's outputs keep the failure; the keeper gets another Buffer of the block, whose contents
+    must be set anew."""
     with _overwrites:
         last = buffer.overwrites[-1] if buffer.overwrites else None
         if last is None or last.left == PENDING or buffer.version != last.version or not last.failed:
-            return False  # others wrote it since, or nothing went wrong
+            return False  # other work wrote the memory since, or no run failed
         if unchanged(buffer) is not False:
             return False
         fresh = buffer.renewed(last.version)
@@ -161,7 +155,8 @@ def spoiled(buffer: Buffer) -> bool:
 
 
 def _that_matter(buffer: Buffer) -> list[Overwrite]:
-    """The buffer's overwrites without those before and up to the last that is known to have written it."""
+    """The buffer's overwrites after the last one that is known to have written it; the earlier ones are
+    dropped from the list."""
     known = buffer.overwrites
     for at in reversed(range(len(known))):
         if known[at].left == WRITTEN:
@@ -171,14 +166,13 @@ def _that_matter(buffer: Buffer) -> list[Overwrite]:
 
 
 def unchanged(buffer: Buffer, asker: Donor | None = None, wait: bool = False) -> bool | None:
-    """Give a block back to its donors, if no run since wrote there: True, and then those handles have
-    another Buffer of it, which reads as before those runs. None where it cannot be told yet; ``wait``: waits
-    for what is queued behind a run that failed.
+    """Give a block back to its donors if no run has written it since. True if it was given back: the donors'
+    handles then have another Buffer of the block, with the contents before the runs. False if the contents
+    were overwritten. None if that is not known yet; ``wait``: wait for work queued behind a failed run.
 
-    ``asker``, if it is an output of these runs, gets nothing of it: False.
-    """
+    ``asker``: the handle that asks; if it is an output of these runs, the result is False."""
     while True:
-        busy = buffer.in_use  # before the look: what ends meanwhile is looked at again
+        busy = buffer.in_use  # read first: work that ends after this is looked at again
         with _overwrites:
             known = _that_matter(buffer)
             left = [overwrite.left for overwrite in known]
@@ -203,7 +197,8 @@ def unchanged(buffer: Buffer, asker: Donor | None = None, wait: bool = False) ->
 
 
 def _give_back(buffer: Buffer, fresh: Buffer) -> None:
-    """The first of the buffer's runs was given the right values, the others outputs of one that failed."""
+    """Give the block to its donors. The first of the buffer's runs was given valid values; each later run was
+    given outputs of a failed run."""
     runs = list(buffer.overwrites)
     failed = [handle for run in runs for handle in _handles(run)]
     for run in runs:
@@ -211,7 +206,7 @@ def _give_back(buffer: Buffer, fresh: Buffer) -> None:
             handle.lose(Failed(run.failure))
     for handle in buffer.handle.tensors.alive():
         if handle._owner is buffer and not any(handle is it for it in failed):
-            handle.follow(buffer, fresh)  # another handle on what was donated
+            handle.follow(buffer, fresh)  # another handle on the donated memory
     for donor in [donor() for donor in runs[0].donors]:
         if donor is not None:
             donor.come_back(donor._gone, fresh)
@@ -220,7 +215,7 @@ def _give_back(buffer: Buffer, fresh: Buffer) -> None:
 
 
 def _handles(overwrite: Overwrite) -> list[Donor]:
-    """What leads to a run's output now: the handles that it gave, and aliases of them."""
+    """Handles that lead to a run's outputs now: those that the run returned, and aliases of them."""
     outputs = [output for output in [output() for output in overwrite.outputs] if output is not None]
     return [
         t for output in outputs for t in output._handle.tensors.alive() if t is output or t._origin is output
@@ -228,9 +223,10 @@ def _handles(overwrite: Overwrite) -> list[Donor]:
 
 
 class Donated:
-    """``why`` says where the handle went. ``failure()``: what went wrong in that run, None where nothing did
-    so far. ``overwrite``: of the run, where an output is written into what it was given, and then ``kept`` is
-    what the handle led to (owner, address, layout, origin), None once it is known not to come back."""
+    """State of a handle that was donated to a run. ``why``: text that says where the handle went.
+    ``failure()``: the run's error, None if there is none so far. ``overwrite``: the run's Overwrite, if it
+    writes an output into the memory; then ``kept`` is (owner, address, layout, origin) of the handle, or None
+    once it is known that the values do not come back."""
 
     __slots__ = ("__weakref__", "failure", "kept", "overwrite", "why")
 
@@ -250,7 +246,8 @@ class Donated:
         return f"{self.why}, to a run that failed ({failed}){lost}"
 
     def keep(self, tensor: Donor, kept: tuple[Any, ...]) -> None:
-        """The handle was given up, and is looked at when others come. What it led to stays meanwhile."""
+        """Record that the handle was given up, and keep its memory until it is known whether the values come
+        back."""
         if self.overwrite is None or not isinstance(kept[0], Buffer):
             return
         self.kept = kept
@@ -260,7 +257,7 @@ class Donated:
         keep_until(lambda: (it := gone()) is None or it._is_over(), lambda: _look(gone(), handle()))
 
     def _was_written(self) -> bool:
-        """Whether the run writes the handle's own memory, and not a copy in another layout."""
+        """Whether the run writes the handle's own memory, not a copy of it in another layout."""
         if self.kept is None or self.overwrite is None:
             return False
         return self.kept[0].pointer is not None and self.kept[0].id == self.overwrite.memory
@@ -270,8 +267,8 @@ class Donated:
         return kept is None or overwrite is None or (overwrite.failed is not None and not kept[0].in_use)
 
     def comes_back(self, tensor: Donor, wait: bool = False) -> bool:
-        """Whether the handle leads to its values again, because the run failed and left them. ``wait``: for
-        what is queued behind that run."""
+        """Whether the handle leads to its values again, because the run failed and left the values unchanged.
+        ``wait``: wait for work queued behind the run."""
         kept = self.kept
         if kept is None or self.overwrite is None:
             return False
@@ -284,7 +281,7 @@ class Donated:
         if tensor._gone is not self:
             return True
         if found is not None:
-            self.kept = None  # others wrote there, or it had no values of its own
+            self.kept = None  # other work wrote there, or the handle had no values of its own
         return False
 
 
@@ -294,7 +291,7 @@ def _look(gone: Donated | None, tensor: Donor | None) -> None:
 
 
 class Failed:
-    """The values never came: ``failure()`` is why. Using the handle raises that."""
+    """State of a handle whose values never came: using the handle raises ``failure()``."""
 
     __slots__ = ("failure",)
 

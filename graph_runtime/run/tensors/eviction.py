@@ -1,12 +1,12 @@
-"""What leaves L1 so that work can be queued, or run: the tensors that are where its circular buffers, and the
-tensors that it makes, will be. They move to DRAM; their handles stay valid.
+"""Eviction from L1: tensors in the place that a run's circular buffers or new tensors need move to DRAM.
+Their handles stay valid.
 
-    evicting(attempt, needs)     the one way to ask for room: what attempt() gives, again after each eviction
+    evicting(attempt, needs)     the one way to ask for room: calls attempt() again after each eviction
 
-Circular buffers begin at the base of L1, tensors are put as far up as they fit. So what is below the top of
-the work's circular buffers goes; and above it the fewest bytes that leave its tensors room in one piece. A
-tensor that a caller puts into L1 by name moves no other: it is refused.
-"""
+Circular buffers begin at the base of L1, tensors lie as far up as they fit. So all tensors below the top of
+the run's circular buffers move. Of the tensors above the top, as few bytes move as are needed to make room in
+one piece for the run's tensors. A tensor that a caller puts into L1 by name moves no other tensor: without
+room it is refused."""
 
 from __future__ import annotations
 
@@ -27,25 +27,14 @@ from .handle import moves
 from .tensor import Tensor
 from .traffic import record
 
-__all__ = [
-    "Need",
-    "Resident",
-    "block_need",
-    "cheapest",
-    "evict_unused",
-    "evicting",
-    "has_l1",
-    "is_below",
-    "make_room",
-]
-
 _Made = TypeVar("_Made")
-_PAUSES = 0.001, 0.01, 0.05  # seconds
+_PAUSES = 0.001, 0.01, 0.05  # seconds of each pause
 
 
 class Resident(NamedTuple):
-    """Bytes of each bank of L1, and the handles that show them. ``pinned``: the work reads them there, or
-    they are no tensor's; ``loose``: nor a session's, but a constant's, or a tensor's that is about to be."""
+    """A block in L1, by its bytes in each bank, and the handles that show it. ``pinned``: the block cannot
+    move, because the run reads it in place or no tensor shows it. ``loose``: whether a pinned block belongs
+    to no session, but to a constant, or to a tensor that is being made."""
 
     addr: int
     extent: int
@@ -59,19 +48,20 @@ class Resident(NamedTuple):
 
 
 class Need(NamedTuple):
-    """What work takes of the L1 of a device: ``circular`` bytes of each core from the base up, and above them
-    ``taken(read)`` bytes of each bank, where it reads the ``reads`` of these names where they are, and makes
-    the others anew. ``stay``: what it writes, which does not move."""
+    """Needs of a run in the L1 of a device: ``circular`` bytes of each core from the base up, and above them
+    ``taken(read)`` bytes of each bank. The argument ``read`` has the names of the tensors in ``reads`` that
+    the run reads in place; the run copies all other tensors. ``stay``: tensors that the run writes, which do
+    not move."""
 
     handle: DeviceHandle
     circular: int
     taken: Callable[[Collection[Any]], int]
-    reads: Mapping[Any, Tensor] = MappingProxyType({})  # by names of the caller's
+    reads: Mapping[Any, Tensor] = MappingProxyType({})  # under names that the caller chooses
     stay: Sequence[Tensor] = ()
 
     @property
     def end(self) -> int:
-        """Where its circular buffers end."""
+        """The address at which the run's circular buffers end."""
         return self.handle.device.descriptor.memory(L1).base + self.circular
 
 
@@ -86,7 +76,7 @@ def block_need(
     circular: int = 0,
     reads: Mapping[Any, Tensor] | None = None,
 ) -> list[Need]:
-    """What work takes of L1 that makes one block of a memory of its device."""
+    """Needs of L1 for taking one block of a memory of the device."""
     if not has_l1(handle):
         return []
     alignment = handle.device.descriptor.memory(L1).alignment
@@ -95,15 +85,16 @@ def block_need(
 
 
 def evicting(attempt: Callable[[], _Made], needs: Callable[[], Iterable[Need]]) -> _Made:
-    """What ``attempt`` gives. Where it raises DeviceMemoryError, having done nothing, what is in the way of
-    ``needs`` moves to DRAM, and it is tried again; raised is what it raises when nothing more can move. The
-    caller holds no block that may have to go, nor a lock that others need to let one go."""
+    """The result of ``attempt()``. If the call raises DeviceMemoryError, which means that it has done
+    nothing, tensors in the way of ``needs`` move to DRAM and ``attempt`` is called again. When no more
+    tensors can move, the error of the last call is raised. The caller holds no block that may have to move,
+    and no lock that others need to free a block."""
     pauses = iter(_PAUSES)
     while True:
         try:
             return attempt()
         except DeviceMemoryError as error:
-            refused = afresh(error)  # its frames hold blocks of the attempt
+            refused = afresh(error)  # a copy, because the error's frames hold blocks of the attempt
         found = [make_room(need) for need in needs()]
         if not any(found):
             pause = next(pauses, None) if None in found else None
@@ -114,19 +105,19 @@ def evicting(attempt: Callable[[], _Made], needs: Callable[[], Iterable[Need]]) 
 
 
 def evict_unused(handle: DeviceHandle, read: Sequence[Tensor]) -> None:
-    """Move all tensors from L1 to DRAM, but for those in ``read``."""
+    """Move all tensors from L1 to DRAM, except those in ``read``."""
     for block in _blocks(handle, read):
         if not block.pinned:
             _move(handle, block)
 
 
 def make_room(need: Need) -> bool | None:
-    """Move what is in the way of work that did not fit; whether anything moved. None where what is in the way
-    is no tensor that is known: another thread's, maybe, which is about to be."""
+    """Move tensors out of the way of a run that did not fit. Returns whether any moved, or None if the bytes
+    in the way belong to no known tensor: perhaps to a tensor that another thread is making."""
     handle, end = need.handle, need.end
     memory = handle.device.descriptor.memory(L1)
     below = [block for block in _blocks(handle, need.stay) if block.addr < end]
-    if any(block.pinned for block in below):  # by what does not move
+    if any(block.pinned for block in below):  # a block in the way is pinned and cannot move
         return None if any(block.loose for block in below) else False
     for block in below:
         _move(handle, block)
@@ -135,7 +126,7 @@ def make_room(need: Need) -> bool | None:
     held = _blocks(handle, [*read.values(), *need.stay])
     top = memory.bank_bytes // memory.alignment * memory.alignment
     chosen = cheapest(held, end, top, taken)
-    if not chosen and not below and taken:  # in pieces, or beside memory of others: the oldest
+    if not chosen and not below and taken:  # free bytes in pieces, or next to pinned blocks: the oldest
         idle = [block for block in held if not block.pinned]
         chosen = sorted(idle, key=lambda block: min(tensor.id for tensor in block.handles))[:1]
     for block in chosen:
@@ -144,8 +135,9 @@ def make_room(need: Need) -> bool | None:
 
 
 def cheapest(blocks: Sequence[Resident], low: int, high: int, need: int) -> list[Resident]:
-    """The fewest bytes of blocks, none pinned, that leave ``need`` bytes in one piece between ``low`` and
-    ``high``; of equals those furthest up. Empty where nothing has to go, and where nothing would do."""
+    """The blocks, none pinned, with the fewest bytes in all whose move leaves ``need`` bytes in one piece
+    between ``low`` and ``high``; of several such choices, the one furthest up. The result is empty if no
+    block has to move, or if no choice gives enough room."""
     best: tuple[int, int, list[Resident]] | None = None
     for end in {high, *(block.addr for block in blocks), *(block.end + need for block in blocks)}:
         if end - need < low or end > high:
@@ -158,19 +150,19 @@ def cheapest(blocks: Sequence[Resident], low: int, high: int, need: int) -> list
 
 
 def is_below(tensor: Tensor, handle: DeviceHandle, end: int) -> bool:
-    """Whether a tensor is in the L1 of a device and begins below an address."""
+    """Whether a tensor is in the L1 of a device and begins below the address ``end``."""
     buffer = tensor.buffer
     here = buffer is not None and buffer.handle is handle and tensor.layout.memory == L1
     return here and buffer is not None and buffer.addr < end
 
 
 def _blocks(handle: DeviceHandle, stay: Sequence[Tensor]) -> list[Resident]:
-    """What is held of the L1 of a device, but for what queued work alone needs."""
+    """The blocks held in the L1 of a device, except those that only queued work needs."""
     l1 = l1_number(handle.device)
     shown: dict[int, list[Tensor]] = {}
     at = {}
     for tensor in handle.tensors.alive():
-        buffer = tensor.buffer  # other threads may deallocate some, or move them
+        buffer = tensor.buffer  # read once, as other threads may deallocate or move the tensor
         if buffer is not None and buffer.memory == l1:
             shown.setdefault(id(buffer), []).append(tensor)
             at[id(buffer)] = buffer
@@ -186,8 +178,8 @@ def _blocks(handle: DeviceHandle, stay: Sequence[Tensor]) -> list[Resident]:
 
 
 def _move(handle: DeviceHandle, block: Resident) -> None:
-    """Move the handles of a block to DRAM together, those that other threads made meanwhile, too; where they
-    have left it already, nothing. Raises DeviceMemoryError."""
+    """Move all handles of a block to DRAM together, including handles that other threads have made meanwhile.
+    Does nothing if they have left the block already. Raises DeviceMemoryError."""
     now = _seen(block)
     if now is None:
         return
@@ -196,8 +188,8 @@ def _move(handle: DeviceHandle, block: Resident) -> None:
         leaving = [tensor for tensor in handle.tensors.alive() if tensor.buffer is now.buffer]
         if not leaving:
             return
-        assert now.buffer is not None  # of a block
-        assert away.buffer is not None  # allocate gave it one
+        assert now.buffer is not None  # the memory of the tensor is a block
+        assert away.buffer is not None  # allocate gave it a buffer
         copy(now.buffer, now.layout, away.buffer, away.layout, now.type)
         for tensor in leaving:
             tensor.settle(away, of=now.buffer)
@@ -205,7 +197,7 @@ def _move(handle: DeviceHandle, block: Resident) -> None:
 
 
 def _seen(block: Resident) -> Tensor | None:
-    """One of a block's handles as it is now, None where no handle shows the block any more."""
+    """A snapshot of one of a block's handles, None if no handle shows the block any more."""
     for handle in block.handles:
         with suppress(HandleError, DeviceError):  # other threads may deallocate some
             now = handle.snapshot()

@@ -1,8 +1,8 @@
-"""Host memory of a caller's as tensors of their own; plain copies between the two; tensors in files.
+"""Tensors made from a caller's host memory, plain copies between tensors and host memory, and tensors in
+files.
 
-tt-mlir's functions take addresses. These take arrays (or what speaks DLPack or the buffer protocol), which
-know how long they are, so that a wrong shape is an error and no crash.
-"""
+tt-mlir's functions take addresses. The functions here take arrays (or DLPack owners or buffers), which know
+their length, so that a wrong shape is an error and no crash."""
 
 from __future__ import annotations
 
@@ -14,29 +14,28 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
+from ...artifacts.prepare import read_params
 from ...base import dtypes
-from ...base.errors import DocumentError, InputError, ParamsError, as_path
+from ...base.errors import DocumentError, InputError, ParamsError
 from ...base.exact import exactly
-from ...base.files.mapped import read_file
+from ...base.files.mapped import as_path, read_file
 from ...base.json_text import parse_json
 from ...base.machine.devices import Device, cpu, parse
 from ...base.machine.layout import HOST, Layout, pages
 from ...base.machine.shards import Shard
-from ...ir.documents.params import read_params, save_params
+from ...ir.documents.params import save_params
 from . import arrays
 from .dlpack import viewed
 from .tensor import Tensor
 from .transfers import to
 
-__all__ = ["ALIASES", "TensorDesc", "cast", "describe", "dump", "load", "memcpy", "owned"]
-
-# dtypes that no tt device stores -> what an owned tensor of them becomes (tt-mlir's rule)
+# dtype that no tt device stores -> dtype of an owned tensor with its values (tt-mlir's rule)
 ALIASES = {dtype: f.narrower[-1] for dtype, f in dtypes.BY_DTYPE.items() if f.narrower}
 
 
 class TensorDesc(NamedTuple):
-    """``stride`` in elements, of the dense row-major form. ``volume`` the elements that it has,
-    ``physical_volume`` those that its layout takes place for (tiles are padded)."""
+    """Description of a tensor. ``stride``: in elements, of the dense row-major form. ``volume``: number of
+    elements; ``physical_volume``: number of elements for which the layout has room (tiles are padded)."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -47,28 +46,27 @@ class TensorDesc(NamedTuple):
 
 
 def describe(tensor: Tensor) -> TensorDesc:
-    """What is known of a tensor without its values."""
+    """Description of a tensor without its values."""
     shape, stored = tensor.shape, dtypes.FORMATS.get(tensor.layout.format)
     stride = tuple(int(np.prod(shape[i + 1 :], dtype=np.int64)) for i in range(len(shape)))
     physical = tensor.size
     if tensor.layout.memory != HOST and stored is not None:
         page = pages(tensor.layout, shape)
-        tiled = tensor.layout.layout == "tile"  # as block formats always are
+        tiled = tensor.layout.layout == "tile"  # block formats are always tiled
         physical = page.count * (1024 if tiled or not stored.itemsize else page.nbytes // stored.itemsize)
     itemsize = dtypes.parse(tensor.dtype).itemsize
     return TensorDesc(shape, tensor.dtype, itemsize, stride, tensor.size, physical)
 
 
-# **************** owned ****************
+# **************** owned tensors ****************
 
 
 def owned(value: Any, dtype: str | None = None) -> Tensor:
     """A host tensor with a dense copy of ``value``, whatever its strides.
 
-    ``dtype``: what to cast to; by default its own, or where no device stores that (float64, float16, int64,
-    uint64) the nearest that one does, which must hold all values. Raises InputError, DocumentError for a
-    dtype that is none.
-    """
+    ``dtype``: the dtype to cast to; None: the dtype of the value. If no device stores that dtype (float64,
+    float16, int64, uint64), None means the nearest stored dtype, which must hold all values. Raises
+    InputError, DocumentError for an unknown dtype."""
     plain = isinstance(value, (list, tuple, int, float, bool, Tensor))
     array = np.asarray(value) if plain else viewed(value)
     if not array.dtype.isnative:
@@ -86,8 +84,8 @@ def owned(value: Any, dtype: str | None = None) -> Tensor:
 
 
 def cast(array: np.ndarray, dtype: str) -> np.ndarray:
-    """The values in another dtype. To integers they are cut to the target's range and NaN becomes 0; to bool
-    what is not zero is true."""
+    """The values in another dtype. For integers, values are clipped to the dtype's range and NaN becomes 0;
+    for bool, all values but zero become true."""
     wanted = dtypes.to_numpy(dtype)
     if array.dtype == wanted:
         return array
@@ -109,32 +107,24 @@ def cast(array: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def memcpy(target: Any, source: Tensor, dtype: str | None = None) -> None:
-    """Copy all values of ``source`` into ``target`` and wait for it: a Tensor, or writable host memory.
+    """Copy all values of ``source`` into ``target``, a Tensor or writable host memory, and wait.
 
-    Types must be equal. ``dtype``: the target's, to cast from the source's as ``owned`` does. Device tensors
-    arrive row-major in their logical dtype. Raises InputError, HandleError.
-    """
+    Types must be equal. ``dtype``: the target's dtype, to which the values are cast as ``owned`` does. Device
+    tensors arrive row-major in their logical dtype. Raises InputError, HandleError."""
     if not isinstance(source, Tensor):
-        raise InputError(
-            f"memcpy copies from a Tensor, got {type(source).__name__}", got=type(source).__name__
-        )
+        text = f"memcpy copies from a Tensor, got {type(source).__name__}"
+        raise InputError(text, got=type(source).__name__)
     if isinstance(target, Tensor) and dtype is None:
         target.copy_from(source, "the source")
         return
     into = target if isinstance(target, Tensor) else viewed(target)
     name = into.dtype if isinstance(into, Tensor) else dtypes.from_numpy(into.dtype)
     if name != (dtypes.canonical(dtype) if dtype is not None else source.dtype):
-        raise InputError(
-            f"the target is {name}, the source {source.dtype}: pass dtype={name!r} to cast",
-            got=source.dtype,
-            wanted=name,
-        )
+        text = f"the target is {name}, the source {source.dtype}: pass dtype={name!r} to cast"
+        raise InputError(text, got=source.dtype, wanted=name)
     if into.shape != source.shape:
-        raise InputError(
-            f"the target has shape {into.shape}, the source {source.shape}",
-            got=source.shape,
-            wanted=into.shape,
-        )
+        text = f"the target has shape {into.shape}, the source {source.shape}"
+        raise InputError(text, got=source.shape, wanted=into.shape)
     values = cast(source.numpy(), name)
     if isinstance(into, Tensor):
         into.copy_from(values)
@@ -148,7 +138,7 @@ def memcpy(target: Any, source: Tensor, dtype: str | None = None) -> None:
 
 
 def dump(tensor: Tensor, path: str | os.PathLike[str]) -> None:
-    """Write a tensor's values and where it lives to a file: TVM's parameter binary with one entry, whose name
+    """Write a tensor's values, device and layout to a file: TVM's parameter binary with one entry, whose name
     is the device and layout as JSON. Raises ParamsError for a dtype that has no array form, OSError."""
     layout = tensor.layout
     where = {"device": str(tensor.device), **asdict(layout)}
@@ -164,10 +154,9 @@ def _shard(said: dict[str, Any] | None) -> Shard | None:
 
 
 def load(path: str | os.PathLike[str], device: Device | str | None = None) -> Tensor:
-    """The tensor that ``dump`` wrote: on ``device`` in the layout that it had, without one on the host.
-
-    Raises ParamsError or DocumentError for a file that is none, DeviceError where the device cannot hold it.
-    """
+    """The tensor that ``dump`` wrote: on ``device`` in its former layout, or on the host if no device is
+    given. Raises ParamsError or DocumentError for another kind of file, DeviceError if the device cannot hold
+    the tensor."""
     file = Path(as_path(path, "a tensor's file"))
     try:
         found = read_params(read_file(file))
@@ -178,9 +167,8 @@ def load(path: str | os.PathLike[str], device: Device | str | None = None) -> Te
         where = parse_json(text.encode(), "the place of a tensor")
         layout = Layout(where["memory"], where["layout"], where["format"], _shard(where["shard"]))
     except (DocumentError, ValueError, KeyError, TypeError):
-        raise DocumentError(
-            f"{file} is a parameter file that dump_tensor did not write", got=str(file)
-        ) from None
+        text = f"{file} is a parameter file that dump_tensor did not write"
+        raise DocumentError(text, got=str(file)) from None
     made = arrays.array(values, cpu(0))
     if device is None:
         return made

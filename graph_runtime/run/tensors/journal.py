@@ -1,11 +1,11 @@
-"""What was done on the host in a device's stead: one journal for eager operations, torch's, and what compiled
-programs have no kernel for on their device.
+"""Ops that the host did in a device's stead: one journal for eager operations, torch's, and ops of compiled
+programs without a kernel on their device.
 
-    refuse(op, device, types, reason)        before the host does an op: raises where that is forbidden
-    record(op, device, types, reason, ...)   after it did
+    refuse(op, device, types, reason)        called before the host does an op; raises if forbidden
+    record(op, device, types, reason, ...)   called after the host did an op
 
-    with no_fallback(): ...                  the process: UnsupportedOpError instead
-    with strict(): ...                       this thread or task: what made the device fail instead
+    with no_fallback(): ...                  an op for the host raises UnsupportedOpError (all threads)
+    with strict(): ...                       it raises the device's error (this thread or task)
 """
 
 from __future__ import annotations
@@ -18,27 +18,15 @@ from dataclasses import dataclass
 from ...base.errors import DocumentError, GraphRuntimeError, UnsupportedOpError, afresh
 from ...base.locks import new_lock
 
-__all__ = [
-    "Fallback",
-    "Key",
-    "fallbacks",
-    "forbidden",
-    "no_fallback",
-    "record",
-    "refuse",
-    "since",
-    "strict",
-    "totals",
-]
-
-_MOST = 4096  # reasons that are kept apart
+_MOST = 4096  # number of different reasons that are kept
 
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """Ops that were done on the host: ``op`` (by numpy's name, the registry's, or torch's), ``device`` the
-    result was placed back on ("host" where no device holds it), ``types`` of the inputs, ``reason`` why,
-    ``count`` how often."""
+    """Ops that were done on the host. ``op``: numpy's, the registry's or torch's name; ``device``: where the
+    result was placed back ("host" if no device holds it); ``types``: types of the inputs; ``reason``: text
+    that says why; ``count``: number of these ops.
+    """
 
     op: str
     device: str
@@ -54,13 +42,13 @@ class Fallback:
 Key = tuple[str, str, tuple[str, ...], str]
 
 _lock = new_lock()
-_counts: dict[Key, int] = {}  # since the process began
-_cleared: dict[Key, int] = {}  # as they were at the last clear
-_traffic: dict[str, tuple[int, int]] = {}  # device that the inputs are on -> (ops, bytes of their inputs)
+_counts: dict[Key, int] = {}  # counts since the process began
+_cleared: dict[Key, int] = {}  # copy of _counts at the last clear
+_traffic: dict[str, tuple[int, int]] = {}  # device of the inputs -> (ops, bytes of their inputs)
 _strict: ContextVar[bool] = ContextVar("graph_runtime_strict", default=False)
-_forbidden = 0  # depth of no_fallback, of the process: autograd goes backward in threads of its own
-_refusals = 0  # that no_fallback() has raised
-settlers: list[Callable[[bool], None]] = []  # wait for what is queued, and raise the first failure if asked
+_forbidden = 0  # nesting depth of no_fallback, in all threads: autograd goes backward in threads of its own
+_refusals = 0  # number of errors raised by no_fallback()
+settlers: list[Callable[[bool], None]] = []  # they wait for queued work; True: raise its failure
 
 
 # **************** writing ****************
@@ -69,8 +57,8 @@ settlers: list[Callable[[bool], None]] = []  # wait for what is queued, and rais
 def refuse(
     op: str, device: object, types: tuple[str, ...], reason: str, error: BaseException | None = None
 ) -> None:
-    """Raise where the host may not do an op: under strict() ``error``, which made the device fail, else
-    UnsupportedOpError, as in no_fallback()."""
+    """Raise an error if the host may not do an op. Under strict() the error is ``error``, the exception that
+    made the device fail. If ``error`` is None, and in no_fallback(), an UnsupportedOpError is raised."""
     what = f"{op}({', '.join(types)}) on {device}" if types else f"{op} on {device}"
     if _strict.get():
         if isinstance(error, GraphRuntimeError) and not isinstance(error, DocumentError):
@@ -99,8 +87,8 @@ def record(
     times: int = 1,
     back: object = None,
 ) -> None:
-    """Count ops that the host did for ``device``; ``nbytes`` of their inputs; ``back``: where the results
-    went, if elsewhere."""
+    """Count ops that the host did for ``device``, with ``nbytes`` of inputs. ``back``: name of the place
+    where the results went, if not to ``device``."""
     key = (op, str(device if back is None else back), types, reason)
     with _lock:
         if key not in _counts and len(_counts) >= _MOST:
@@ -114,7 +102,8 @@ def record(
 
 
 def fallbacks(clear: bool = False) -> list[Fallback]:
-    """What was done on the host since the start, or the last ``clear``, in the order of its first time."""
+    """Ops done on the host since the start, or since the last ``clear``, in the order of their first
+    occurrence."""
     found = since(_cleared)
     if clear:
         with _lock:
@@ -124,14 +113,16 @@ def fallbacks(clear: bool = False) -> list[Fallback]:
 
 
 def since(before: dict[Key, int], until: dict[Key, int] | None = None) -> list[Fallback]:
-    """What was done on the host between two totals; up to now without the second."""
+    """Ops done on the host between two results of totals(), ``before`` and ``until``; ``until`` None: up to
+    now."""
     with _lock:
         now = dict(_counts if until is None else until)
         return [Fallback(*key, n - before.get(key, 0)) for key, n in now.items() if n > before.get(key, 0)]
 
 
 def totals() -> tuple[dict[Key, int], dict[str, tuple[int, int]]]:
-    """Of all since the process began: {what: how often}, and {device: (ops, bytes of their inputs)}."""
+    """({(op, device, types, reason): count}, {device: (ops, bytes of their inputs)}) since the process
+    began."""
     with _lock:
         return dict(_counts), dict(_traffic)
 
@@ -141,8 +132,9 @@ def totals() -> tuple[dict[Key, int], dict[str, tuple[int, int]]]:
 
 @contextmanager
 def strict(on: bool = True) -> Iterator[None]:
-    """Inside this block (and thread, or asyncio task) an op that would be done on the host raises instead:
-    what made it fail (KernelError, DeviceMemoryError, CompileError), else UnsupportedOpError."""
+    """Inside this block, in this thread or asyncio task, an op that would be done on the host raises an error
+    instead: the error that made the device fail (KernelError, DeviceMemoryError, CompileError), or else
+    UnsupportedOpError."""
     token = _strict.set(on)
     try:
         yield
@@ -157,10 +149,10 @@ def _settle_all(tell: bool) -> None:
 
 @contextmanager
 def no_fallback() -> Iterator[None]:
-    """Until this block ends, what the host would do raises UnsupportedOpError instead, in all threads.
-
-    Both ends of the block wait for what is queued: an op whose kernel fails is told at the end at the latest,
-    unless the block has told one already, and what was queued before it is still made by the host."""
+    """Until this block ends, ops that the host would do raise UnsupportedOpError, in all threads. Queued work
+    is waited for when the block begins and when it ends. So results queued before the block may still be made
+    by the host, and the error of a kernel that fails inside is raised at the end at the latest, unless the
+    block has raised such an error already."""
     global _forbidden
     _settle_all(False)
     with _lock:
@@ -175,5 +167,5 @@ def no_fallback() -> Iterator[None]:
 
 
 def forbidden() -> bool:
-    """Whether the host may do nothing now, by strict() or no_fallback()."""
+    """Whether the host may not do ops now, because of strict() or no_fallback()."""
     return bool(_forbidden) or _strict.get()

@@ -1,11 +1,10 @@
-"""Lineage: how the outputs of queued ops were made, kept until it is known that they were.
+"""Lineage: how the outputs of queued ops are made, kept until they are known to be there.
 
-A kernel that fails at run time is noticed when a caller waits for its output, or for what was made of it.
-Until then each output keeps its recipe, (its Maker, the inputs), and with it the inputs alive.
-``watch`` lets go of the recipes of ops that are over, and makes again what failed: so a chain of ops, however
-long, keeps only what is still queued. After a large op a caller is at most _FEW ops ahead of the device,
-also where he dropped their outputs: what more would be queued would hold memory, and hide no time.
-"""
+A kernel that fails at run time is noticed when a caller waits for its output, or for a result made from the
+output. Until then each output keeps its recipe, (its Maker, the inputs), which keeps the inputs alive.
+``watch`` drops the recipes of ops that are over, and makes failed results again. So a chain of ops, however
+long, keeps only tensors that are still queued. After a large op a caller is at most _FEW ops ahead of the
+device, even if the caller has dropped their outputs: more queued ops would hold memory and save no time."""
 
 from __future__ import annotations
 
@@ -17,45 +16,44 @@ from ...base.errors import GraphRuntimeError, HandleError, afresh
 from ...base.locks import new_rlock
 from ...binding import core
 from ..device_handles import DeviceHandle
-from ..queues.marks import wait_within
+from ..queues.buffer import wait_within
 from . import journal
 
-__all__ = ["Maker", "before_write", "recover", "replace", "settle_all", "watch"]
-
 _pending, _failure, _NULL = core.lib.gr_buffer_pending, core.lib.gr_buffer_failure, core.ffi.NULL
-_MOST = 32  # outputs of a device that are not looked at yet
-_FEW = 8  # of them, when one more that is large is queued
+_MOST = 32  # most outputs of a device that are not looked at yet
+_FEW = 8  # the same limit after a large op
 _queued: defaultdict[DeviceHandle, deque[weakref.ref[Any]]] = defaultdict(deque)
 _recovering = new_rlock()
-_active = False  # a thread is in recover()
+_active = False  # whether a thread is in recover()
 _refused: list[weakref.ref[Any]] = []  # outputs that failed while the host was forbidden to make them again
 
 
 class Maker(Protocol):
-    """The first part of a recipe: it can make the output again."""
+    """The first part of a recipe, which makes an output again."""
 
     def make_again(self, tensor: Any, inputs: tuple[Any, ...]) -> Any:
-        """A tensor with the values that ``tensor`` should have, from inputs that have theirs."""
+        """A tensor with the values that ``tensor`` should have, made from inputs that have their values."""
 
 
 def watch(tensor: Any, large: bool = False) -> None:
-    """Look at this tensor, which has a recipe, when a few more were queued. ``large``: it and its recipe keep
-    much memory, so wait for ops before it until few are left. Any thread."""
+    """Look at this tensor, which has a recipe, after a few more tensors were queued. ``large``: the tensor
+    and its recipe keep much memory, so wait until few queued ops are left. Any thread may call this."""
     handle = tensor._handle
     queued = _queued[handle]
     queued.append(weakref.ref(tensor))
     if large:
         wait_within(handle, _FEW)
-    if len(queued) > (_FEW if large else _MOST) and not _active:  # recover() launches, too
+    if len(queued) > (_FEW if large else _MOST) and not _active:  # not in recover(), which launches, too
         _sweep(queued)
 
 
 def _sweep(queued: deque[weakref.ref[Any]]) -> None:
-    """From the oldest on, as far as ops are over."""
+    """Drop recipes of ops that are over, the oldest first, up to the first op that is still queued. Failed
+    outputs are made again."""
     while queued:
         try:
             ref = queued.popleft()
-        except IndexError:  # another thread was faster
+        except IndexError:  # another thread has taken the last item
             return
         tensor = ref()
         if tensor is None or tensor._recipe is None:
@@ -76,8 +74,8 @@ def _sweep(queued: deque[weakref.ref[Any]]) -> None:
 
 
 def settle_all(tell: bool = False) -> None:
-    """Wait for everything that is queued, and let go of what it keeps alive: when memory is short. ``tell``:
-    and raise the first failure."""
+    """Wait for all queued ops, so that the memory that they keep alive can be freed; used when memory is
+    short. ``tell``: whether to raise the first failure."""
     found = _unsettled()
     _refused.clear()
     for tensor, _ in found:
@@ -86,14 +84,14 @@ def settle_all(tell: bool = False) -> None:
             continue
         try:
             tensor.wait()
-        except HandleError:  # it was given up, or ended with its device: nothing failed
+        except HandleError:  # it was given up, or its device was closed: no failure
             tensor._recipe = None
 
 
 def before_write(tensor: Any) -> Any:
-    """The memory of this tensor will be overwritten: what is made of it cannot be made again afterwards. A
-    view of a constant that several modules share leads to memory of its own module from now on. Returns the
-    Buffer with the events of what is written."""
+    """Prepare to overwrite the memory of this tensor: results made from its values are waited for, because
+    they cannot be made again afterwards. A view of a constant that several modules share moves to memory of
+    its own module. Returns the Buffer with the events of the memory to write."""
     leave = getattr(tensor._owner, "leave", None)
     if leave is not None:
         leave(tensor)
@@ -105,14 +103,15 @@ def before_write(tensor: Any) -> Any:
 
 
 def replace(tensor: Any, old: Any) -> None:
-    """The handle will lead to other values: what was made of its values is made of those of ``old``."""
+    """Note that the handle ``tensor`` will lead to other values: from now on, recipes that read it read
+    ``old`` instead."""
     for reader, (maker, inputs) in _unsettled():
         if any(source is tensor for source in inputs):
             reader._recipe = (maker, tuple([old if source is tensor else source for source in inputs]))
 
 
 def _unsettled() -> list[tuple[Any, tuple[Maker, tuple[Any, ...]]]]:
-    """Tensors of which it is not known yet that they were made, and their recipes."""
+    """(tensor, recipe) of the tensors whose values are not known to be there yet."""
     refs = [*_refused, *(ref for queued in list(_queued.values()) for ref in list(queued))]
     alive = [tensor for tensor in [ref() for ref in refs] if tensor is not None]
     return [(tensor, recipe) for tensor, recipe in [(t, t._recipe) for t in alive] if recipe is not None]
@@ -126,11 +125,9 @@ def _settle(tensor: Any) -> None:
 
 
 def recover(tensor: Any) -> bool:
-    """Make a tensor whose buffer failed again, after those of its inputs that failed too, oldest first; False
-    where it has no recipe. One thread at a time.
-
-    Raises what its maker raises: the host's error where the host cannot do it either.
-    """
+    """Make a failed tensor again, after its failed inputs, the oldest first. Returns whether the tensor has
+    its values now. Only one thread at a time does this. Raises the errors of the tensor's maker: the host's
+    error if the host cannot do the op either."""
     global _active
     if tensor._recipe is None:
         return not _has_failed(tensor)
@@ -146,7 +143,7 @@ def recover(tensor: Any) -> bool:
 def _recover(tensor: Any) -> None:
     stack: list[tuple[Any, bool]] = [(tensor, False)]
     recipes: dict[Any, Any] = {}
-    while stack:  # no recursion: chains are long
+    while stack:  # a stack, because chains are too long for recursion
         at, inputs_done = stack.pop()
         if inputs_done:
             _make_again(at, recipes)
@@ -161,13 +158,13 @@ def _make_again(tensor: Any, recipes: dict[int, Any]) -> None:
     failure = tensor.buffer.failure
     try:
         made = maker.make_again(tensor, inputs)
-    except HandleError as error:  # an input was deallocated meanwhile
+    except HandleError as error:  # another thread deallocated an input meanwhile
         raise afresh(failure) from error
     tensor.remade(made, recipe)
 
 
 def _has_failed(tensor: Any) -> bool:
-    """Whether the queued work that should have written it failed; waits for it."""
+    """Whether the queued work that should have written the tensor failed. Waits for that work."""
     buffer = tensor.buffer
     if buffer is None:
         return False

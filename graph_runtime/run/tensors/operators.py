@@ -1,8 +1,7 @@
-"""Operators: what numpy and Python's operators ask of a Tensor, put in place when it is first used.
+"""Operators: the methods of a Tensor that numpy and Python's operators call, loaded on first use.
 
-eager/ is above Tensor and imports a good part of the package. A user of graphs alone never loads it. The
-first use of any of these loads eager/protocol.py, which puts the real methods here.
-"""
+eager/ is a layer above Tensor and imports a large part of the package, which users of graphs never need. The
+first use of any of these methods loads eager/protocol.py, which puts the real methods into this class."""
 
 from __future__ import annotations
 
@@ -13,73 +12,23 @@ from ...base.providers import provided
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["METHODS", "PROPERTIES", "Operators"]
-
-_BINARY = (
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "divmod",
-    "pow",
-    "matmul",
-    "and",
-    "or",
-    "xor",
-    "lshift",
-    "rshift",
-)
+_BINARY = "add sub mul truediv floordiv mod divmod pow matmul and or xor lshift rshift".split()
+_OTHER = "neg pos abs invert eq ne lt le gt ge array_ufunc array_function getitem setitem contains".split()
+_NAMED = """
+    reshape ravel flatten transpose squeeze swapaxes astype copy sum mean max min var std prod any all argmax
+    argmin cumsum clip round take dot fill tobytes
+""".split()
 METHODS = (
-    "__array_ufunc__",
-    "__array_function__",
-    "__getitem__",
-    "__setitem__",
-    "__contains__",
-    "__neg__",
-    "__pos__",
-    "__abs__",
-    "__invert__",
-    "__eq__",
-    "__ne__",
-    "__lt__",
-    "__le__",
-    "__gt__",
-    "__ge__",
     *(f"__{side}{name}__" for name in _BINARY for side in ("", "r", "i") if (side, name) != ("i", "divmod")),
-    "reshape",
-    "ravel",
-    "flatten",
-    "transpose",
-    "squeeze",
-    "swapaxes",
-    "astype",
-    "copy",
-    "sum",
-    "mean",
-    "max",
-    "min",
-    "var",
-    "std",
-    "prod",
-    "any",
-    "all",
-    "argmax",
-    "argmin",
-    "cumsum",
-    "clip",
-    "round",
-    "take",
-    "dot",
-    "fill",
-    "tobytes",
+    *(f"__{name}__" for name in _OTHER),
+    *_NAMED,
 )
 PROPERTIES = ("T", "mT", "itemsize", "strides", "flat")
 
 
 class Operators:
-    """Base of Tensor: what METHODS and PROPERTIES list, once they are loaded."""
+    """Base of Tensor, with placeholders of the methods that METHODS and PROPERTIES list until the real
+    methods are loaded."""
 
     __slots__ = ()
 

@@ -1,8 +1,9 @@
-"""Tensor: a handle on values that stay where they are, on whatever device that is.
+"""Tensor: a handle on values that stay on their device.
 
-Two kinds of memory hang on one class. A free tensor has memory of its own (a Buffer: made by to(), scatter(),
-submit(), eager operations). A session's tensors are live views of its entries: the next run writes into them.
-Everything but the values is known without waiting; whatever needs the values waits for their writers.
+A tensor shows one of two kinds of memory. A free tensor has memory of its own (a Buffer: made by to(),
+scatter(), submit(), eager operations). A session's tensors are live views of its entries: the next run writes
+into them. Everything but the values is known without waiting; methods that need the values wait for the work
+that writes them.
 
     Session --tensor(eid)--> Tensor --numpy()--> array on the host
     Session --submit()--> Run --outputs--> Tensor --to("tt:1")--> Tensor
@@ -19,30 +20,28 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import InputError
+from ...base.exact import exactly, fitting
 from ...base.machine.layout import HOST
 from ...base.showable import Showable
 from ...binding import core
+from ...ir.graph import TensorType
 from ..device_handles import DeviceHandle
 from .copies import Copied
-from .dlpack import HOST_DEVICE, export
+from .dlpack import HOST_DEVICE, export, viewed
 from .handle import moves
-from .host_values import aligned_empty, checked
 from .lineage import before_write
 from .operators import Operators
 from .traffic import record, refuse_hidden
 
-__all__ = ["Tensor"]
-
 
 class Tensor(Copied, Operators, Showable):
-    """A tensor on a device: ``device`` where it lives, ``layout`` how its elements are stored there, ``type``
-    the shape and dtype that the host sees, ``readonly`` whether it is a constant. It keeps the memory that
-    it shows alive, also when its session is gone. Two handles may show the same memory (``to`` where it
-    is): see ``deallocate``.
+    """A tensor on a device. ``layout``: how its elements are stored there; ``type``: the shape and dtype that
+    the host sees; ``readonly``: whether it is a constant. The tensor keeps alive the memory that it shows,
+    even when its session is gone. Two handles may show the same memory (``to`` without a change): see
+    ``deallocate``.
 
-    Using a handle that was deallocated or donated raises HandleError, which says where that was. A donated
-    one whose run failed before it wrote there leads to its values again (donated.py).
-    """
+    Using a handle that was deallocated or donated raises HandleError, which says where that happened. A
+    donated handle leads to its values again if the run failed before it wrote the memory (donated.py)."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]  # == is elementwise, as numpy's: use .id as a key
@@ -55,12 +54,13 @@ class Tensor(Copied, Operators, Showable):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """The end of a with block gives the memory back, as deallocate() does."""
+        """Give the memory back, as deallocate() does."""
         self.deallocate()
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the values on the host: elements times itemsize, whatever the device pads or packs."""
+        """Bytes of the values on the host: number of elements times itemsize, without the padding and packing
+        that a device uses."""
         return self.type.nbytes
 
     @property
@@ -75,10 +75,8 @@ class Tensor(Copied, Operators, Showable):
     # **************** to the host ****************
 
     def numpy(self) -> np.ndarray:
-        """A copy on the host, row-major, in the logical dtype.
-
-        Raises DocumentError for a dtype that has no array form, and as wait.
-        """
+        """A copy on the host, row-major, in the logical dtype. Raises DocumentError for a dtype that has no
+        array form, and the errors of wait."""
         values, _kept = self._written()
         if isinstance(values, np.ndarray):
             return values.copy()
@@ -98,11 +96,10 @@ class Tensor(Copied, Operators, Showable):
     # **************** writing ****************
 
     def copy_from(self, source: Any, what: str = "value") -> None:
-        """Overwrite the values with those of a Tensor or of anything numpy takes, called ``what`` in errors.
-
-        Raises InputError where the shape differs, or the dtype (of an array: beyond a same_kind cast, or for
-        a value that it does not hold), and for a constant.
-        """
+        """Overwrite the values with the values of ``source``, a Tensor or anything numpy takes. ``what``:
+        name of the source in errors. Raises InputError if the shapes differ, if this tensor is a constant, if
+        the dtype of a Tensor differs, and if the dtype of an array differs by more than a same_kind cast or
+        has a value that this tensor's dtype does not hold."""
         if self.readonly:
             raise InputError(f"this {self.type} is a constant of the library: it cannot be written")
         values = self._source(source, what)
@@ -112,38 +109,36 @@ class Tensor(Copied, Operators, Showable):
         self._overwrite(*values)
 
     def _source(self, source: Any, what: str) -> tuple[Any, DeviceHandle | None, object]:
-        """The arguments of _overwrite. Raises InputError, and what failed to write a Tensor."""
+        """The arguments of _overwrite for ``source``. Raises InputError, and the failure of the work that
+        should have written a Tensor."""
         if not isinstance(source, Tensor):
             return checked(source, self.type, what), None, None
         if source.type != self.type:
-            raise InputError(
-                f"{what} is {source.type}, the graph says {self.type}",
-                got=str(source.type),
-                wanted=str(self.type),
-            )
+            text = f"{what} is {source.type}, the graph says {self.type}"
+            raise InputError(text, got=str(source.type), wanted=str(self.type))
         values, kept = source._written()
         return values, source._handle, kept
 
     def asnumpy(self) -> np.ndarray:
-        """TVM's name of numpy."""
+        """TVM's name for numpy()."""
         return self.numpy()
 
     def copyfrom(self, source: Any) -> None:
-        """TVM's name of copy_from."""
+        """TVM's name for copy_from()."""
         self.copy_from(source)
 
     def copyto(self, target: Tensor) -> Tensor:
-        """Copy the values into ``target``, which is returned. Raises as copy_from."""
+        """Copy the values into ``target``, and return ``target``. Raises the errors of copy_from."""
         target.copy_from(self)
         return target
 
-    # **************** fetched unasked ****************
+    # **************** implicit transfers ****************
 
-    # Each is counted, and refused inside of no_implicit_transfer(). They raise what numpy() raises, and
-    # ImplicitTransferError.
+    # Each of these methods is counted as an implicit transfer, and refused inside no_implicit_transfer().
+    # They raise the errors of numpy(), and ImplicitTransferError.
 
     def item(self) -> Any:
-        """The value of a tensor of one element. Raises ValueError for any other."""
+        """The value of a tensor of one element. Raises ValueError for a tensor of another size."""
         return self._fetched("item()").item()
 
     def tolist(self) -> Any:
@@ -185,7 +180,7 @@ class Tensor(Copied, Operators, Showable):
         return self._fetched("an index").__index__()
 
     def _fetched(self, what: str) -> np.ndarray:
-        """numpy(), for ``what`` did not ask for a transfer by name."""
+        """The result of numpy() for ``what``, an operation that did not ask for a transfer by name."""
         if self.layout.memory != HOST:
             refuse_hidden(self, what)
             record("implicit", self.device, self.nbytes)
@@ -211,22 +206,20 @@ class Tensor(Copied, Operators, Showable):
         self.alive()._retained = bool(on)
 
     def deallocate(self, force: bool = False) -> bool:
-        """Give the memory back, without waiting: it is used again when queued work that reads it is over.
+        """Give the memory back without waiting: the memory is reused when queued work that reads it is over.
 
-        The handle cannot be used any more. Memory that several handles show goes with the last of them,
-        with ``force`` at once: then the others raise, too. A retained handle stays, whatever ``force`` says,
-        with a warning; host memory stays, as in tt-mlir. Returns whether the handle was given up. Raises
-        HandleError for one that is gone already, InputError for a session's view.
-        """
+        The handle cannot be used any more. Memory that several handles show is freed with the last of them;
+        with ``force`` it is freed at once, and the other handles raise, too. A retained handle stays, even
+        with ``force``, and a warning is given; host memory stays, as in tt-mlir. Returns whether the handle
+        was given up. Raises HandleError for a handle that is gone already, InputError for a view of a
+        session's memory."""
         buffer = self.alive().buffer
         on_host = self.layout.memory == HOST
         if buffer is None or not (on_host or buffer.owner is None):
             raise InputError(f"{self!r} shows memory of a session: it goes with the session")
         if self._retained:
-            warnings.warn(
-                f"tensor {self.id} is retained and was not deallocated: set retain to False first",
-                stacklevel=2,
-            )
+            text = f"tensor {self.id} is retained and was not deallocated: set retain to False first"
+            warnings.warn(text, stacklevel=2)
             return False
         if on_host:
             return False
@@ -242,3 +235,65 @@ class Tensor(Copied, Operators, Showable):
 
     def __reduce__(self) -> Any:
         raise TypeError("a Tensor is a handle on memory of this process: pickle tensor.numpy() instead")
+
+
+# **************** callers' values as numpy arrays ****************
+
+ALIGNMENT = 64
+
+
+def aligned_empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> np.ndarray:
+    """An uninitialised numpy array that starts at a multiple of 64 bytes, as zero copy needs."""
+    dtype = dtypes.as_numpy(dtype)
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    nbytes = math.prod(shape) * dtype.itemsize
+    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + nbytes].view(dtype).reshape(shape)
+
+
+def as_host(value: Any) -> np.ndarray:
+    """The array that numpy or DLPack makes of a value. Raises InputError."""
+    return _from_foreign(value, np.dtype(object))
+
+
+def as_array(value: Any, type_: TensorType, what: str) -> np.ndarray:
+    """A host value as an array of the dtype and shape of ``type_``. Raises the errors of checked."""
+    return checked(value, type_, what).astype(dtypes.to_numpy(type_.dtype), copy=False)
+
+
+def checked(value: Any, type_: TensorType, what: str) -> np.ndarray:
+    """A host value as an array of the shape of ``type_``, which numpy can cast to the dtype of ``type_``
+    without changing a value. Raises InputError if the shape differs, if numpy would not cast "same_kind"
+    (float64 to float32 is allowed, float to int is not), and for a value that the dtype does not hold."""
+    wanted = dtypes.to_numpy(type_.dtype)
+    array = value if isinstance(value, np.ndarray) else _from_foreign(value, wanted, what)
+    if array.shape != type_.shape:
+        text = f"{what} has shape {array.shape}, the graph says {type_.shape}"
+        raise InputError(text, got=array.shape, wanted=type_.shape)
+    if array.dtype != wanted:
+        if not np.can_cast(array.dtype, wanted, "same_kind"):
+            text = (
+                f"{what} is {array.dtype.name}, the graph says {type_.dtype}: convert it with "
+                f".astype({wanted.name!r}) if you mean to"
+            )
+            raise InputError(text, got=array.dtype.name, wanted=type_.dtype)
+        return fitting(array, wanted, what)
+    return array
+
+
+def _from_foreign(value: Any, wanted: np.dtype, what: str = "the value") -> np.ndarray:
+    """The array of a list, a Python scalar (in the wanted dtype, if the kind is not lost) or a DLPack owner
+    (a view of its memory)."""
+    if hasattr(value, "__dlpack__"):
+        return viewed(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InputError(f"cannot make an array of this {type(value).__name__}: {error}") from None
+    if array.dtype == object:
+        raise InputError(f"cannot make an array of {type(value).__name__}", got=type(value).__name__)
+    plain = isinstance(value, (list, tuple, int, float, bool))
+    if plain and array.size and array.dtype.kind in "iub" and wanted.kind in "iu":
+        return exactly(array, wanted, what)
+    return array

@@ -1,14 +1,14 @@
-"""What moved, counted; and what may move unasked.
+"""Counters of movements, and control of implicit transfers.
 
     with stats() as s: ...; s.bytes("h2d", "tt:0")
-    record("eviction", device, nbytes)       a cause, told by the module that has it
+    record("eviction", device, nbytes)       a cause, recorded where it occurs
 
-What moved (MOVEMENTS) is counted in C, where a copy is done or queued (native/core/moved.c), so every way
-of running is in it: inline and queued runs, copies inside of graphs, eager ops, evictions. Causes and
+Movements (MOVEMENTS) are counted in C, where a copy is done or queued (native/core/moved.c), so all ways of
+running are included: inline and queued runs, copies inside of graphs, eager ops, evictions. Causes and
 submissions are recorded here, fallbacks in run/tensors/journal.py. Bytes are those of the values (elements
-times itemsize), whatever a device pads or packs: what a user can predict from shapes. What its memory
-really took and gave is in the device's counters (MemoryStats). Counters are the process's: a scope
-sees what all threads move while it is open.
+times itemsize), which a user can predict from shapes; the device's own counters (MemoryStats) have the bytes
+with padding and packing. Counters are for the whole process: a stats() block sees what all threads move while
+it is open.
 """
 
 from __future__ import annotations
@@ -23,11 +23,9 @@ from ...base.locks import new_lock
 from ...binding import core
 from . import journal
 
-__all__ = ["KINDS", "MOVEMENTS", "Stats", "no_implicit_transfer", "record", "refuse_hidden", "stats"]
-
 # kinds that C counts, in the order of its gr_movement
 MOVEMENTS = ("h2d", "d2h", "d2d", "conversion", "copy")
-# kind of event -> what it counts
+# kind of event -> its meaning
 KINDS = {
     "h2d": "copies from the host to a device",
     "d2h": "copies from a device to the host",
@@ -50,7 +48,7 @@ _forbidden: ContextVar[bool] = ContextVar("graph_runtime_no_implicit_transfer", 
 
 
 def record(kind: str, device: object, nbytes: int = 0, count: int = 1) -> None:
-    """Count events of ``kind`` (a key of KINDS that is recorded here) and their bytes for a device."""
+    """Count events of ``kind``, a key of KINDS that is recorded in Python, and their bytes, for a device."""
     key = (kind, str(device))
     with _lock:
         before, bytes_before = _recorded.get(key, (0, 0))
@@ -58,7 +56,7 @@ def record(kind: str, device: object, nbytes: int = 0, count: int = 1) -> None:
 
 
 def _totals() -> dict[tuple[str, str], tuple[int, int]]:
-    """{(kind, device): (count, bytes)} of everything since the process began."""
+    """{(kind, device): (count, bytes)} of all events since the process began."""
     with _lock:
         totals = dict(_recorded)
     for moved in _moved():
@@ -70,7 +68,7 @@ def _totals() -> dict[tuple[str, str], tuple[int, int]]:
 
 
 def _moved() -> Any:
-    """A ``gr_moved_counts`` of each device that the process had so far."""
+    """A ``gr_moved_counts`` for each device that the process has opened."""
     room = 0
     while True:
         found = core.ffi.new("gr_moved_counts[]", room)
@@ -91,7 +89,7 @@ class Stats:
         self.reset()
 
     def reset(self) -> None:
-        """Count from now on."""
+        """Forget the counts so far, and count from now on."""
         self._begin, self._end = _totals(), None
         self._fallbacks_begin, self._fallbacks_end = journal.totals()[0], None
 
@@ -104,12 +102,12 @@ class Stats:
 
     @property
     def fallbacks(self) -> list[journal.Fallback]:
-        """What was done on the host in a device's stead, by op, device, types and reason: by eager and torch
-        operations and compiled programs."""
+        """Ops done on the host in a device's stead, by op, device, types and reason: ops of eager calls, of
+        torch and of compiled programs."""
         return journal.since(self._fallbacks_begin, self._fallbacks_end)
 
     def rows(self) -> list[tuple[str, str, int, int]]:
-        """(kind, device, count, bytes) of everything that happened, sorted."""
+        """(kind, device, count, bytes) of all events, sorted."""
         end = _totals() if self._end is None else self._end
         changed = []
         for key, (count, nbytes) in sorted(end.items()):
@@ -119,19 +117,19 @@ class Stats:
         return changed
 
     def count(self, kind: str, device: object = None) -> int:
-        """How many events of a kind there were, on one device or on all. Raises InputError for a kind that
-        is none."""
+        """Number of events of a kind, on one device, or by default on all. Raises InputError for an unknown
+        kind."""
         return sum(row[2] for row in self._of(kind, device))
 
     def bytes(self, kind: str, device: object = None) -> int:
-        """Bytes of the events of a kind. Raises InputError for a kind that is none."""
+        """Bytes of the events of a kind, on one device, or by default on all. Raises InputError for an
+        unknown kind."""
         return sum(row[3] for row in self._of(kind, device))
 
     def _of(self, kind: str, device: object) -> list[tuple[str, str, int, int]]:
         if kind not in KINDS:
-            raise InputError(
-                f"no events are called {kind!r}{did_you_mean(kind, KINDS)}", got=kind, wanted=list(KINDS)
-            )
+            text = f"no events are called {kind!r}{did_you_mean(kind, KINDS)}"
+            raise InputError(text, got=kind, wanted=list(KINDS))
         return [r for r in self.rows() if r[0] == kind and (device is None or r[1] == str(device))]
 
     def as_dict(self) -> dict[str, dict[str, dict[str, int]]]:
@@ -159,8 +157,8 @@ def stats() -> Stats:
 
 @contextmanager
 def no_implicit_transfer() -> Iterator[None]:
-    """Within the block, in this thread or task, a device tensor that numpy or Python would fetch unasked
-    (np.sum, bool, iteration) raises ImplicitTransferError; numpy(), to() and gather() work as ever."""
+    """Inside this block, in this thread or task, an implicit transfer of a device tensor by numpy or Python
+    (np.sum, bool, iteration) raises ImplicitTransferError; numpy(), to() and gather() work as always."""
     token = _forbidden.set(True)
     try:
         yield
@@ -169,11 +167,10 @@ def no_implicit_transfer() -> Iterator[None]:
 
 
 def refuse_hidden(tensor: Any, what: str) -> None:
-    """Raise ImplicitTransferError, naming ``what`` would fetch the tensor, where that is forbidden here."""
+    """Raise ImplicitTransferError if ``what`` may not fetch the tensor implicitly."""
     if _forbidden.get():
-        raise ImplicitTransferError(
+        text = (
             f"{what} would fetch {tensor.type} from {tensor.device} without being asked to: call numpy() or "
-            "gather() for it, or leave no_implicit_transfer()",
-            device=str(tensor.device),
-            got=str(tensor.type),
+            "gather() for it, or leave no_implicit_transfer()"
         )
+        raise ImplicitTransferError(text, device=str(tensor.device), got=str(tensor.type))

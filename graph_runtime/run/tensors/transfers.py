@@ -1,12 +1,13 @@
-"""Tensors to other devices and layouts: one at a time (to), or many in a submission (gather, scatter).
+"""Transfers of tensors to other devices and layouts: of one tensor (to), or of many tensors in one submission
+(gather, scatter).
 
-Nothing here blocks but gather, scatter and wait_all: a handle is there at once, its values follow.
-"""
+Only gather, scatter and wait_all block; the other functions return a handle at once, whose values follow."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,22 +23,20 @@ from ..queues.run import Run
 from .batches import fetch, spread
 from .copies import queue_copy
 from .device_layouts import resolve
-from .elsewhere import Elsewhere
-from .host_values import as_host
 from .lineage import before_write
 from .spec import spec_of
-from .tensor import Tensor
+from .tensor import Tensor, as_host
 
-__all__ = [
-    "checked",
-    "copy_into",
-    "duplicate",
-    "gather",
-    "scatter",
-    "to",
-    "to_layout",
-    "wait_all",
-]
+
+class Elsewhere(ABC):
+    """Base of handles whose values are on another machine; gather() fetches the values of several such
+    handles at once."""
+
+    @classmethod
+    @abstractmethod
+    def gathered(cls, tensors: Sequence[Any]) -> list[np.ndarray]:
+        """Copies on the host of the values of several handles of this class, in one message for each
+        machine."""
 
 
 def to(
@@ -46,26 +45,24 @@ def to(
     layout: Layout | str | None = None,
     format: str | None = None,
 ) -> Tensor:
-    """``tensor.to``, which raises InputError for what is no Tensor."""
+    """The result of ``tensor.to``. Raises InputError for a value that is no Tensor."""
     return checked(tensor).to(device, layout, format)
 
 
 def checked(value: Any) -> Tensor:
-    """A Tensor, as it is. Raises InputError for anything else."""
+    """The value, if it is a Tensor. Raises InputError for anything else."""
     if not isinstance(value, Tensor):
         raise InputError(
-            f"a Tensor is wanted, got {type(value).__name__}: create_borrowed_host_tensor makes "
-            "one of an array",
+            f"must be a Tensor, got {type(value).__name__}: create_borrowed_host_tensor makes "
+            "a Tensor of an array",
             got=type(value).__name__,
         )
     return value
 
 
 def copy_into(target: Tensor, source: Tensor) -> None:
-    """Queue a copy of ``source`` into the memory of ``target``, behind all queued work that uses it.
-
-    Raises InputError where types differ, for a constant, and for what is no Tensor.
-    """
+    """Queue a copy of ``source`` into the memory of ``target``, after all queued work that uses that memory.
+    Raises InputError if the types differ, if the target is a constant, and for a value that is no Tensor."""
     checked(source), checked(target)
     if target.alive().type != source.alive().type or target.readonly:
         why = "is a constant" if target.readonly else f"is {target.type}, the source {source.type}"
@@ -82,9 +79,10 @@ def duplicate(tensor: Tensor) -> Tensor:
 def to_layout(
     tensor: Tensor, device: Device | str | None, layout: Layout | str | None, retain: bool | None = None
 ) -> Tensor:
-    """Always a new handle. The source stays, as #671 has it: the caller frees. ``retain``: the result's flag
-    (default: the source's); False gives the source up, unless that is retained, as tt-mlir's toLayout does
-    (host memory stays). Raises as ``to``."""
+    """A new handle on the values on ``device``, in ``layout``, even if nothing changes. The source stays, as
+    in tt-mlir's #671: the caller frees it. ``retain``: retain flag of the result; None: the flag of the
+    source. False also gives up the source, unless the source is retained or in host memory, as tt-mlir's
+    toLayout does. Raises the errors of ``to``."""
     made = to(tensor, device, layout)
     made.retain = tensor.retain if retain is None else bool(retain)
     if retain is not None and not retain and not tensor.retain and tensor.buffer is not None:
@@ -96,11 +94,9 @@ def to_layout(
 
 
 def gather(tensors: Iterable[Tensor]) -> list[np.ndarray]:
-    """Copies of the values on the host: one call into C for each device that has any, one wait; one message
-    for each other machine.
-
-    Raises HandleError, InputError for what is no Tensor, and what the runs raised that were to write them.
-    """
+    """Copies of the values on the host, by one call into C and one wait for each device, and one message for
+    each other machine. Raises HandleError, InputError for a value that is no Tensor, and the errors of the
+    runs that should have written the tensors."""
     found = _listed(tensors, "gather")
     made: list[Any] = [None] * len(found)
     away: dict[DeviceHandle, list[int]] = {}
@@ -110,10 +106,9 @@ def gather(tensors: Iterable[Tensor]) -> list[np.ndarray]:
             elsewhere.setdefault(type(tensor), []).append(i)
             continue
         if not isinstance(tensor, Tensor):
-            raise InputError(
-                f"gather takes Tensors, item {i} is a {type(tensor).__name__}", got=type(tensor).__name__
-            )
-        if tensor.buffer is None:  # a session's view, or gone
+            text = f"gather takes Tensors, item {i} is a {type(tensor).__name__}"
+            raise InputError(text, got=type(tensor).__name__)
+        if tensor.buffer is None:  # a session's view, or a handle that is gone
             made[i] = tensor.numpy()
             continue
         group = away.get(tensor._handle)
@@ -130,7 +125,7 @@ def gather(tensors: Iterable[Tensor]) -> list[np.ndarray]:
 
 
 def _listed(items: Iterable[Any], what: str) -> list[Any]:
-    """Of a Tensor, or an array, a list would be its rows, one by one."""
+    """The items as a list. Raises InputError for a single Tensor or array, whose list would be its rows."""
     if isinstance(items, (Tensor, np.ndarray)) or not isinstance(items, Iterable):
         raise InputError(f"{what} takes a list, got one {type(items).__name__}", got=type(items).__name__)
     return list(items)
@@ -139,18 +134,15 @@ def _listed(items: Iterable[Any], what: str) -> list[Any]:
 def _fetched(tensors: list[Tensor]) -> list[np.ndarray]:
     try:
         return fetch(tensors)
-    except KernelError:  # what eager ops should have made is made again by wait
+    except KernelError:  # wait() makes failed results of eager ops again
         wait_all(tensors)
         return fetch(tensors)
 
 
 def scatter(arrays: Iterable[Any], device: Device | str, layout: Layout | str | None = None) -> list[Tensor]:
-    """Tensors on ``device`` with the values of host arrays (or what numpy or DLPack makes one of), in one
-    submission. ``layout`` as for ``to``.
-
-    The arrays have been read when it returns; the tensors' values follow. Raises InputError, DeviceError,
-    DeviceMemoryError.
-    """
+    """Tensors on ``device`` with the values of host arrays (or of values that numpy or DLPack turns into
+    arrays), in one submission. ``layout`` as in ``to``. When the call returns the arrays have been read; the
+    tensors' values follow later. Raises InputError, DeviceError, DeviceMemoryError."""
     device = parse(device)
     given = [a if isinstance(a, np.ndarray) else as_host(a) for a in _listed(arrays, "scatter")]
     types = [TensorType(dtypes.from_numpy(a.dtype), a.shape) for a in given]
@@ -162,15 +154,14 @@ def scatter(arrays: Iterable[Any], device: Device | str, layout: Layout | str | 
 
 
 def wait_all(items: Iterable[Any], timeout: float | None = None) -> None:
-    """Wait for all Tensors (or Runs) of ``items``, ``timeout`` seconds in all, and then raise the first
-    failure. Raises WaitTimeoutError, and InputError for what cannot be waited for or is no timeout."""
+    """Wait for all Tensors (or Runs) of ``items``, ``timeout`` seconds in all, then raise the first failure.
+    Raises WaitTimeoutError, and InputError for other items and for an invalid timeout."""
     check_timeout(timeout)
     items = _listed(items, "wait_all")
     for item in items:
         if not isinstance(item, (Tensor, Run)):
-            raise InputError(
-                f"wait_all takes Tensors and Runs, got {type(item).__name__}", got=type(item).__name__
-            )
+            text = f"wait_all takes Tensors and Runs, got {type(item).__name__}"
+            raise InputError(text, got=type(item).__name__)
     deadline = None if timeout is None else time.monotonic() + timeout
     failure = None
     for item in items:
@@ -184,4 +175,4 @@ def wait_all(items: Iterable[Any], timeout: float | None = None) -> None:
         if failure is not None:
             raise failure
     finally:
-        del failure  # as errors.throw
+        del failure  # as in errors.throw

@@ -1,5 +1,5 @@
-"""Programs of bundles submitted to open devices, one after the other's outputs.
+"""Programs of bundles that are submitted to open devices, each with outputs of earlier programs as inputs.
 
-Read: open_device, executable (a program loaded there), submit, constants (results that are kept), hooks (the
-callbacks of users).
+Read: open_device, executable (a program loaded there), submit, constants (cached results), hooks (users'
+callbacks).
 """

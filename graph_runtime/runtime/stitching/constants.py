@@ -1,7 +1,7 @@
-"""Outputs of const programs, kept as long as the inputs that they were made of: const evaluation.
+"""Const evaluation: outputs of const programs are kept while the inputs from which they were computed exist.
 
-The key is what the program computes (a hash, so that equal programs of several bundles share it), the device,
-and the versions of the inputs. An entry goes with any of its inputs.
+The key consists of a hash of the program's computation (so that equal programs of several bundles share
+entries), the device, and the versions of the inputs. An entry is dropped when one of its inputs is.
 """
 
 from __future__ import annotations
@@ -14,18 +14,16 @@ from ...base.machine.devices import Device
 from ...run.tensors.tensor import Tensor
 from ...run.tensors.traffic import record
 
-__all__ = ["entries", "find", "forget", "keep", "key_of"]
-
 
 class Opened(Protocol):
-    """The device that a program is loaded on."""
+    """What this module reads of an OpenDevice."""
 
     @property
     def device(self) -> Device: ...
 
 
 class Target(Protocol):
-    """A const program: an Executable."""
+    """What this module reads of an Executable with a const program."""
 
     @property
     def fingerprint(self) -> str: ...
@@ -46,14 +44,14 @@ _kept: dict[tuple[Any, ...], _Entry] = {}
 
 
 def key_of(target: Target, inputs: Sequence[Tensor]) -> tuple[Any, ...]:
-    """What results are kept by. Taken before the program is queued: should another thread write an input
-    meanwhile, the results are found for contents that never come again."""
+    """The key under which results are kept. The key is made before the program is queued: if another thread
+    writes an input meanwhile, the entry is for contents that never occur again."""
     return target.fingerprint, target.opened.device, tuple(tensor.version for tensor in inputs)
 
 
 def find(target: Target, key: tuple[Any, ...]) -> list[Tensor] | None:
-    """New handles on the outputs that are kept for these inputs, retained; None if there are none (any
-    more). Counts a hit or a miss."""
+    """New retained handles on the outputs kept under the key, or None if none are kept (any more). Counts a
+    hit or a miss."""
     found = _kept.get(key)
     if found is not None and all(tensor.is_allocated for tensor in found.outputs):
         record("const_hit", target.opened.device)
@@ -63,13 +61,15 @@ def find(target: Target, key: tuple[Any, ...]) -> list[Tensor] | None:
 
 
 def keep(key: tuple[Any, ...], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
-    """Keep the outputs while all inputs live; returns retained handles on them."""
+    """Keep the outputs while all inputs live; return retained handles on the outputs."""
     for tensor in outputs:
         tensor.retain = True
     made = _Entry(tuple(tensor.alias() for tensor in outputs), tuple(weakref.ref(t) for t in inputs))
-    for other, entry in list(_kept.items()):  # handles that end take entries out at any time
+    for other, entry in list(
+        _kept.items()
+    ):  # a list, because tensors that die may remove entries at any time
         if not entry.alive:
-            _kept.pop(other, None)  # an input was deallocated, its handle is still there
+            _kept.pop(other, None)  # an input was deallocated, but a handle on it still exists
     _kept[key] = made
     for tensor in inputs:
         weakref.finalize(tensor, _kept.pop, key, None).atexit = False
@@ -77,12 +77,12 @@ def keep(key: tuple[Any, ...], inputs: Sequence[Tensor], outputs: Sequence[Tenso
 
 
 def forget(fingerprint: str, device: Device) -> None:
-    """The program with that hash is loaded for the device no longer: keep none of its results there."""
+    """Drop the kept results of the program with that hash, which was unloaded from the device."""
     for key in list(_kept):
         if key[:2] == (fingerprint, device):
             _kept.pop(key, None)
 
 
 def entries() -> int:
-    """How many results are kept now."""
+    """The number of results kept now."""
     return len(_kept)

@@ -1,4 +1,4 @@
-"""Executable: one program of a bundle, loaded for a device: what it takes and gives.
+"""Executable: one program of a bundle, loaded for a device, with its inputs and outputs.
 
 Bundle + program + OpenDevice --executable()--> Executable --stitching.submit--> Tensors
 """
@@ -10,8 +10,8 @@ import weakref
 from functools import cached_property
 from typing import NamedTuple
 
-from ...artifacts.bundle_programs import open_entry
 from ...artifacts.bundles.bundle import Bundle, BundleProgram
+from ...artifacts.door import open_entry
 from ...base.errors import HandleError, InputError
 from ...base.locks import new_lock
 from ...base.machine.devices import Device, parse
@@ -21,15 +21,14 @@ from ...plan import plan as make_plan
 from ...run.loading import open_program
 from ...run.queues.blocks import let_go
 from ...run.sessions.constants import digest
-from ...run.sessions.staging import most_in_flight
+from ...run.sessions.running import most_in_flight
 from . import constants
 from .open_device import OpenDevice, opened
 
-__all__ = ["Executable", "InputSpec", "executable", "input_layout", "program_entry", "unload_program"]
-
 
 class InputSpec(NamedTuple):
-    """One input of a program: ``index`` among the graph's inputs, and where and what it must be."""
+    """One input of a program. ``index``: its number among the graph's inputs; then the device, type and
+    layout that it must have."""
 
     index: int  # type: ignore[assignment]  # in the place of tuple.index
     name: str
@@ -39,19 +38,14 @@ class InputSpec(NamedTuple):
 
 
 def program_entry(bundle: Bundle, program: str | int | None) -> BundleProgram:
-    """A bundle's program by name or number, the first for None. Raises InputError, DocumentError."""
+    """A bundle's program by name or number; the first program for None. Raises InputError, DocumentError."""
     if not isinstance(bundle, Bundle):
-        raise InputError(
-            f"a bundle is wanted, got {type(bundle).__name__}: load_bundle gives one",
-            got=type(bundle).__name__,
-        )
+        text = f"a bundle is wanted, got {type(bundle).__name__}: load_bundle gives one"
+        raise InputError(text, got=type(bundle).__name__)
     if isinstance(program, int) and not isinstance(program, bool):
         if not 0 <= program < len(bundle.programs):
-            raise InputError(
-                f"program {program} is out of range: bundle {bundle.path.name} has {len(bundle.programs)}",
-                got=program,
-                wanted=len(bundle.programs),
-            )
+            text = f"program {program} is out of range: bundle {bundle.path.name} has {len(bundle.programs)}"
+            raise InputError(text, got=program, wanted=len(bundle.programs))
         return bundle.programs[program]
     if program is not None and not isinstance(program, str):
         raise InputError(
@@ -61,8 +55,8 @@ def program_entry(bundle: Bundle, program: str | int | None) -> BundleProgram:
 
 
 def input_layout(bundle: Bundle, program: str | int | None, which: int | str) -> Layout:
-    """The layout in which a program of a bundle wants an input, as it was compiled: no device is opened, no
-    memory taken. Raises InputError for an input that there is not, and what planning raises."""
+    """The layout that a compiled program of a bundle needs for an input. No device is opened and no memory is
+    allocated. Raises InputError for an unknown input, and what planning raises."""
     entry = program_entry(bundle, program)
     layouts = bundle.memo.get(entry.name)
     if layouts is None:
@@ -72,19 +66,17 @@ def input_layout(bundle: Bundle, program: str | int | None, which: int | str) ->
     if isinstance(which, str) and which in entry.inputs:
         which = entry.inputs.index(which)
     if not isinstance(which, int) or not 0 <= which < len(layouts):
-        raise InputError(
-            f"program {entry.name!r} has no input {which!r}: it has {', '.join(entry.inputs)}",
-            got=which,
-            wanted=list(entry.inputs),
-        )
+        text = f"program {entry.name!r} has no input {which!r}: it has {', '.join(entry.inputs)}"
+        raise InputError(text, got=which, wanted=list(entry.inputs))
     return layouts[which]
 
 
 def executable(
     device: OpenDevice, bundle: Bundle, program: str | int | None, max_in_flight: int | None = None
 ) -> Executable:
-    """The program, loaded once for an open device. ``max_in_flight``: how many submissions of it may be
-    queued from now on. Raises what factory.load raises, DeviceError for a closed device, InputError."""
+    """The program, loaded once for an open device. ``max_in_flight``: from now on, most submissions of the
+    program that may be queued. Raises what factory.load raises, DeviceError for a closed device, InputError.
+    """
     entry = program_entry(bundle, program)
     with opened(device).alive().lock:
         loaded = device.programs.setdefault(bundle, {})
@@ -97,12 +89,13 @@ def executable(
 
 
 def unload_program(device: OpenDevice, bundle: Bundle, program: str | int | None = None) -> int:
-    """Let go of a program that is loaded for an open device, of all of the bundle's for None: its parameters,
-    where no other uses the same, its results that are kept, and the memory that its runs left idle. Waits for
-    nothing: what is queued ends, and then its memory goes, too. A later submit loads the program again, as
-    does load_program; dropping the last reference to a bundle does the same for all of its programs.
+    """Unload a program from an open device, or for None all programs of the bundle. This frees the program's
+    parameters (unless another program uses them), its cached results, and the memory that its runs left idle.
+    The call does not wait: memory of queued work is freed when that ends. A later submit or load_program
+    loads the program again. Dropping the last reference to a bundle unloads all of its programs.
 
-    Returns how many were loaded. Raises DeviceError for a closed device, InputError, DocumentError.
+    Returns the number of programs unloaded. Raises DeviceError for a closed device, InputError,
+    DocumentError.
     """
     entry = None if program is None else program_entry(bundle, program)
     with opened(device).alive().lock:
@@ -115,11 +108,13 @@ def unload_program(device: OpenDevice, bundle: Bundle, program: str | int | None
 
 
 class Executable:
-    """One program, loaded; it goes with its bundle, which it does not keep.
+    """One loaded program. It lives as long as its bundle, but does not keep the bundle alive.
 
-    ``inputs`` Specs in the bundle's order (parameters are none), ``aliases`` {position of an input: output
-    that is written into it}, ``const`` whether outputs may be kept for equal inputs, ``lock`` for runs in
-    the session's own memory."""
+    ``inputs``: specs of the inputs in the bundle's order, without parameters.
+    ``aliases``: {position of an input: number of the output that is written into it}.
+    ``const``: whether outputs may be kept for equal inputs.
+    ``lock``: lock that is held by runs in the session's own memory.
+    """
 
     entry: BundleProgram
     opened: OpenDevice
@@ -130,7 +125,7 @@ class Executable:
 
     def __init__(self, opened: OpenDevice, bundle: Bundle, entry: BundleProgram):
         self._bundle, self.entry, self.opened = weakref.ref(bundle), entry, opened
-        self.name = f"program {entry.name!r} of {bundle.path.name}"  # what errors call it
+        self.name = f"program {entry.name!r} of {bundle.path.name}"  # the program's name in errors
         self.module = open_program(bundle, entry, _on(opened.device, bundle), reserve=False)
         self.session = session = self.module.session
         graph, plan = session.graph, session.plan
@@ -147,13 +142,12 @@ class Executable:
 
     @property
     def bundle(self) -> Bundle:
-        """The bundle, which the submitting caller keeps alive. Raises HandleError where it is gone."""
+        """The bundle, which the caller of submit keeps alive. Raises HandleError if the bundle no longer
+        exists."""
         found = self._bundle()
         if found is None:
-            raise HandleError(
-                f"the bundle of {self.name} is gone: keep a reference to it while hooks run",
-                device=str(self.opened.device),
-            )
+            text = f"the bundle of {self.name} is gone: keep a reference to it while hooks run"
+            raise HandleError(text, device=str(self.opened.device))
         return found
 
     def _spec(self, index: int, name: str) -> InputSpec:
@@ -164,8 +158,8 @@ class Executable:
 
     @cached_property
     def fingerprint(self) -> str:
-        """What the program computes, as a hash: equal in every bundle that has it. Of parameters it is what
-        they hold: what the index says of their file was compared with nothing."""
+        """A hash of the program's computation, which is equal in all bundles that contain the program.
+        Parameters enter by their contents, because the hash of their file in the index was not verified."""
         bundle, entry = self.bundle, self.entry
         parts = [bundle.files[file] for file in (entry.graph, entry.plan) if file]
         parts += [bundle.kernels, *(bundle.files[library.file] for library in bundle.libraries)]
@@ -175,16 +169,14 @@ class Executable:
 
 
 def _on(device: Device, bundle: Bundle) -> list[Device]:
-    """The bundle's devices, with the opened one for the first of its kind."""
+    """The bundle's devices, where the opened device replaces the first device of its kind."""
     devices = [parse(name) for name in bundle.devices]
     if device in devices:
         return devices
     for at, other in enumerate(devices):
         if other.kind == device.kind:
             return [*devices[:at], device, *devices[at + 1 :]]
-    raise InputError(
-        f"bundle {bundle.path.name} was compiled for {', '.join(bundle.devices)}: it has no "
-        f"part for {device}",
-        got=str(device),
-        wanted=list(bundle.devices),
+    text = (
+        f"bundle {bundle.path.name} was compiled for {', '.join(bundle.devices)}: it has no part for {device}"
     )
+    raise InputError(text, got=str(device), wanted=list(bundle.devices))

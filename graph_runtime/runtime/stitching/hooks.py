@@ -1,8 +1,9 @@
-"""Hooks of submissions: what callers see before and after each program and each op, and may change there.
+"""Hooks of submissions: callbacks before and after each program and each op, which may inspect and change
+values.
 
-Hooks are the process's, as in tt-mlir: given ones replace those of before, others stay. Program hooks see a
-submission when it is queued. With op hooks a submission runs at once, in the caller's thread, op by op, in
-memory of the program's own.
+Hooks belong to the process, as in tt-mlir: a new hook replaces the earlier hook of the same name. Program
+hooks see a submission when it is queued. With op hooks a submission runs at once, in the caller's thread, op
+by op, in the program's own memory.
 """
 
 from __future__ import annotations
@@ -22,25 +23,18 @@ from ...run.tensors.arrays import array
 from ...run.tensors.tensor import Tensor
 from .executable import Executable
 
-__all__ = [
-    "Hooks",
-    "MemoryLog",
-    "OpContext",
-    "ProgramContext",
-    "TensorRef",
-    "debug_hooks",
-    "memory_log",
-    "set_memory_log_level",
-    "unregister_hooks",
-]
-
 memory_log = logging.getLogger("graph_runtime.memory")
 
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """pre_program(bundle, program) and post_program; pre_op(bundle, program, op) and post_op. ``program`` is
-    a ProgramContext, ``op`` an OpContext, valid during the call. What a hook raises leaves submit."""
+    """The user's callbacks. An exception that a hook raises is raised by submit.
+
+    ``pre_program``, ``post_program``: called as hook(bundle, program) with a ProgramContext.
+    ``pre_op``, ``post_op``: called as hook(bundle, program, op) with a ProgramContext and an OpContext.
+
+    The contexts are valid only during the call.
+    """
 
     pre_program: Callable[..., Any] | None = None
     post_program: Callable[..., Any] | None = None
@@ -58,15 +52,15 @@ class MemoryLog(enum.Flag):
 
 
 class _State:
-    """What is registered in this process."""
+    """The hooks and the logging level registered in this process."""
 
     hooks = Hooks()
     level = MemoryLog.NONE
 
 
 def debug_hooks(**given: Callable[..., Any] | None) -> Hooks:
-    """Register hooks by the names of Hooks' fields; those not given, or None, stay. Returns all of them.
-    Raises InputError for a name that is none, or something that cannot be called."""
+    """Register hooks by the names of Hooks' fields, and return all registered hooks. A hook that is not
+    given, or None, is not changed. Raises InputError for an unknown name, or a value that is not callable."""
     names = {field.name for field in fields(Hooks)}
     for name, hook in given.items():
         if name not in names:
@@ -80,12 +74,13 @@ def debug_hooks(**given: Callable[..., Any] | None) -> Hooks:
 
 
 def unregister_hooks() -> None:
-    """Forget all hooks."""
+    """Remove all hooks."""
     _State.hooks = Hooks()
 
 
 def set_memory_log_level(level: MemoryLog) -> None:
-    """Log memory before and after each program, before each operation, or not. Raises InputError."""
+    """Set when memory is logged: before and after each program, before each operation, or never. Raises
+    InputError."""
     if not isinstance(level, MemoryLog):
         raise InputError(
             f"the level is one of {', '.join(str(e) for e in MemoryLog)}, got {level!r}", got=level
@@ -94,7 +89,7 @@ def set_memory_log_level(level: MemoryLog) -> None:
 
 
 def current() -> tuple[Hooks, MemoryLog]:
-    """The hooks, and when memory is logged."""
+    """The registered hooks, and when memory is logged."""
     return _State.hooks, _State.level
 
 
@@ -114,12 +109,12 @@ def log_memory(opened: Any, when: str) -> None:
         )
 
 
-# **************** what hooks get ****************
+# **************** arguments of hooks ****************
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramContext:
-    """The program that is submitted: ``executable``, and its inputs by position (Tensors)."""
+    """A submitted program. ``executable``: the loaded program; ``inputs``: its input Tensors, by position."""
 
     executable: Executable
     inputs: Sequence[Tensor]
@@ -131,7 +126,7 @@ class ProgramContext:
 
 @dataclass(frozen=True, slots=True)
 class TensorRef:
-    """One entry of the program that runs."""
+    """One entry of the running program."""
 
     eid: int
     type: TensorType
@@ -147,9 +142,10 @@ class TensorRef:
 
 
 class OpContext:
-    """One op of the program that runs: ``node`` its name, ``op`` what it is, ``device`` where it runs.
+    """One op of the running program. ``node``: name of the node; ``op``: name of its op; ``device``: the
+    device that the node runs on.
 
-    Its memory is the program's: after the call of the hook the context raises InputError.
+    The op works in the program's memory, so after the hook has returned the context raises InputError.
     """
 
     node: str
@@ -166,7 +162,7 @@ class OpContext:
 
     @property
     def debug_str(self) -> str:
-        """One line: results = op(arguments) on a device."""
+        """The op in one line: "results = op(arguments)" and its device."""
         ins = ", ".join(map(str, self._view.input_types))
         outs = ", ".join(map(str, self._view.output_types))
         return f"{self.node}: {outs} = {self.op}({ins}) on {self.device}"
@@ -196,8 +192,8 @@ class OpContext:
         return array(self._live(ref).numpy())
 
     def update(self, ref: TensorRef, value: Any) -> None:
-        """Overwrite an input or output of this op for the ops that follow. Raises InputError where shape or
-        dtype do not fit."""
+        """Overwrite an input or output of this op for the ops that follow. Raises InputError for another
+        shape or dtype."""
         array_ = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
         self._live(ref).copy_from(array_, "the value")
 
@@ -208,12 +204,10 @@ class OpContext:
 
     def _alive(self) -> Any:
         if self._session is None:
-            raise InputError(
-                f"the hook of {self.node!r} has returned: its tensors may be overwritten by now",
-                node=self.node,
-            )
+            text = f"the hook of {self.node!r} has returned: its tensors may be overwritten by now"
+            raise InputError(text, node=self.node)
         return self._session
 
     def close(self) -> None:
-        """The hook has returned."""
+        """Invalidate the context; called after the hook has returned."""
         self._session = None

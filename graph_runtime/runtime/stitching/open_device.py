@@ -1,7 +1,8 @@
-"""OpenDevice: a device that the user opened to stitch programs on it: the tensors that live there, the
-programs that are loaded for it. Closing it ends both.
+"""OpenDevice: a device that the user opened to stitch programs on it. It has tensors and loaded programs,
+which end when it is closed.
 
-The simulated device itself is the process's (run/device_handles.py): sessions of others go on after a close.
+The simulated device itself belongs to the process (run/device_handles.py), so other sessions continue after a
+close.
 """
 
 from __future__ import annotations
@@ -19,17 +20,16 @@ from ...run.queues.limbo import sweep
 from ...run.sessions.constants import constants
 from ...run.tensors.tensor import Tensor
 
-__all__ = ["Holder", "MemoryView", "OpenDevice", "deallocated", "opened"]
-
 
 class Holder(NamedTuple):
     """One block of a memory: ``addr``, ``bytes_per_bank``.
 
-    ``kind``: "tensor" of handles; "constant", which all programs with the same values share; "session",
-    memory of a module for runs in the calling thread; "program", what else a program or a copy that is made
-    holds; "queued", which only work that is queued needs, as intermediates of a program; "idle", kept to be
-    used again. ``name``: what asked for the block first. Of a tensor: ``tensors`` the ids of all its handles,
-    ``tensor`` the oldest of them, ``type`` and ``retained`` of that one; else (), None, "", False.
+    ``kind``: use of the block: "tensor" (memory of handles), "constant" (shared by all programs with the same
+    values), "session" (memory of a module for runs in the calling thread), "program" (other memory of a
+    program or of a copy in progress), "queued" (needed by queued work only, such as intermediates) or "idle"
+    (kept for reuse). ``name``: the first user of the block. For a block of kind "tensor", ``tensors`` has the
+    ids of all handles on the block, and ``tensor``, ``type`` and ``retained`` are the id and properties of
+    the oldest handle; for other kinds these four are (), None, "" and False.
     """
 
     tensor: int | None
@@ -43,9 +43,9 @@ class Holder(NamedTuple):
 
 
 class MemoryView(NamedTuple):
-    """One memory of a device; bytes are per bank, as in tt-mlir. ``holders``: all blocks that are allocated,
-    which add up to ``total_bytes_allocated_per_bank``. ``circular_bytes_per_bank``: the most that runs so far
-    kept free of tensors for circular buffers."""
+    """The state of one memory of a device; bytes are per bank, as in tt-mlir. ``holders``: all allocated
+    blocks, whose sizes sum to ``total_bytes_allocated_per_bank``. ``circular_bytes_per_bank``: the most bytes
+    that a run has reserved for circular buffers so far."""
 
     num_banks: int
     total_bytes_per_bank: int
@@ -62,7 +62,7 @@ _open_lock = new_rlock()
 
 
 def opened(value: Any) -> OpenDevice:
-    """An OpenDevice, as it is. Raises InputError for anything else."""
+    """The value, checked to be an OpenDevice. Raises InputError for anything else."""
     if not isinstance(value, OpenDevice):
         raise InputError(f'an open device is wanted, got {value!r}: open_device("tt:0") gives one', got=value)
     return value
@@ -71,8 +71,8 @@ def opened(value: Any) -> OpenDevice:
 class OpenDevice:
     """A device, open until ``close`` or the end of a with block.
 
-    ``device`` which one, ``handle`` its memory, ``programs`` {bundle: what is loaded of it} (executable.py
-    keeps it; it goes with the bundle), ``lock`` for loading them.
+    ``device``: its name and kind; ``handle``: its memory; ``programs`` {bundle: its loaded programs}, filled
+    by executable.py and dropped with the bundle; ``lock``: held while programs are loaded.
     """
 
     device: Device
@@ -101,7 +101,7 @@ class OpenDevice:
             self.close()
 
     def alive(self) -> OpenDevice:
-        """The device itself. Raises DeviceError for one that was closed."""
+        """This device, which must be open. Raises DeviceError for a closed device."""
         if not self.is_open:
             raise DeviceError(
                 f"device {self.device} is closed: open_device gives a new one", device=str(self.device)
@@ -109,22 +109,22 @@ class OpenDevice:
         return self
 
     def adopt(self, tensor: Tensor) -> Tensor:
-        """A tensor was made through this open device: it goes when that is closed, even if the same device is
-        open elsewhere."""
+        """The tensor, registered as made through this open device: when this is closed the tensor ends, even
+        if the same device is open elsewhere."""
         self._made[tensor.id] = tensor
         return tensor
 
     def tensors(self, memory: str | None = None) -> list[Tensor]:
-        """The tensors that live on the device, however they were made, the oldest first; those of one memory,
-        if it is named. Views of modules' memory are none of them."""
+        """The tensors on the device, however they were made, oldest first; ``memory``: only tensors in that
+        memory. Views of modules' memory are not included."""
         found = [t for t in self.handle.tensors.alive() if t.buffer is not None and t.is_allocated]
         return [t for t in found if memory is None or t.layout.memory == memory]
 
     def close(self) -> None:
-        """Let its programs go, and the tensors of the device: handles end here, memory comes back when queued
-        work is over. Where the same device is open elsewhere, only tensors that were made through this one
-        end; so do, of a device on the host, whose memory is the process's. Raises DeviceError for one that is
-        closed."""
+        """Unload the device's programs and end its tensors: handles are invalid from now on, and memory is
+        freed when queued work has ended. Only the tensors made through this OpenDevice end if the same device
+        is open elsewhere, or is a host, whose memory belongs to the process. Raises DeviceError for a closed
+        device."""
         with self.alive().lock:
             self.is_open = False
             self.programs.clear()
@@ -139,7 +139,7 @@ class OpenDevice:
             let_go(self.handle)
 
     def memory_view(self) -> dict[str, MemoryView]:
-        """{memory name: MemoryView}. What was kept for work that is over goes first."""
+        """{memory name: MemoryView}. Memory that finished work still holds is freed first."""
         sweep()
         made = {}
         for number, memory in enumerate(self.alive().device.descriptor.memories):
@@ -190,17 +190,16 @@ class OpenDevice:
 
 
 def deallocated(tensor: Tensor, device: OpenDevice | bool | None, force: bool) -> bool:
-    """Tensor.deallocate, for callers that name the open device where the tensor is; True or False in its
+    """The result of Tensor.deallocate, for callers that name the tensor's open device; True or False in its
     place is ``force``. Raises DeviceError for another device."""
     if isinstance(device, bool):
         force = device
     elif device is not None:
         wanted = opened(device).alive().device
         if tensor.alive().device != wanted and not tensor.device.descriptor.on_host:
-            raise DeviceError(
+            text = (
                 f"tensor {tensor.id} is on {tensor.device}, not on {wanted}: name the device "
-                "that it is on, or none",
-                device=str(wanted),
-                got=str(tensor.device),
+                "that it is on, or none"
             )
+            raise DeviceError(text, device=str(wanted), got=str(tensor.device))
     return tensor.deallocate(force)

@@ -1,10 +1,10 @@
-"""Submitting programs of bundles to open devices: tt-mlir's runtime stitching, as its proposal #671 has it.
+"""Submitting programs of bundles to open devices: tt-mlir's runtime stitching, as in its proposal #671.
 
     submit(device, bundle, "decode", [x, cache]) -> [logits, cache']
 
-Inputs are on the device already; submit does not wait, frees nothing, and its outputs stay where the program
-left them, so one program's outputs are the next one's inputs. docs/runtime.md has the rules and the
-differences to tt-mlir.
+Inputs are on the device already, and outputs stay where the program left them, so outputs of one program are
+inputs of the next. submit does not wait, and frees nothing. docs/runtime.md has the rules and the differences
+to tt-mlir.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ from . import constants, hooks
 from .executable import Executable, InputSpec, executable
 from .open_device import OpenDevice
 
-__all__ = ["EVICT", "submit"]
-
 EVICT = ("on_pressure", "unused", "never")
 _PACKAGE = __name__.split(".")[0]
 
@@ -44,18 +42,19 @@ def submit(
     strict: bool = False,
     evict: str = "on_pressure",
 ) -> list[Tensor]:
-    """Queue a program and return handles on its outputs. Waits only where ``max_in_flight`` (8, or as
-    load_program says) submissions of the program are queued, for the oldest of them, or memory is short.
+    """Queue a program and return handles on its outputs. The call waits only if memory is short, or for the
+    oldest of ``max_in_flight`` queued submissions of the program (8, or as set by load_program).
 
-    ``inputs``: Tensors in the bundle's order, or by name, on the devices where the program wants them. One in
-    another layout is converted, which is counted; ``strict`` raises instead. ``donate``: positions of inputs
-    whose memory the program may free (True: all that are not retained); those that it writes outputs into are
-    always donated. ``evict``: which tensors of this device in L1 that are no inputs move to DRAM: those that
-    are in the way ("on_pressure"), all ("unused"), none ("never").
+    ``inputs``: Tensors in the bundle's order, or by name, on the devices that the program requires. An input
+    in another layout is converted and counted; with ``strict`` it is an error. ``donate``: positions of
+    inputs whose memory the program may free (True: all inputs that are not retained); inputs into which the
+    program writes outputs are always donated. ``evict``: rule that chooses which tensors in this device's L1
+    are moved to DRAM: "on_pressure" (tensors in the way), "unused" (all tensors) or "never" (none). Inputs
+    are not moved.
 
     Raises InputError (count, type, layout under strict), DeviceError (closed, or an input elsewhere),
-    HandleError, DeviceMemoryError, and what loading the program or a hook raises. Then nothing was queued or
-    donated, unless it was a hook that came after.
+    HandleError, DeviceMemoryError, and what loading the program or a hook raises. After an error nothing
+    was queued or donated, unless a hook after the program raised it.
     """
     if evict not in EVICT:
         raise InputError(f"evict is one of {', '.join(EVICT)}, got {evict!r}", got=evict, wanted=list(EVICT))
@@ -65,10 +64,8 @@ def submit(
         _refuse_mismatch(target, given)
     donated = _donated(target, given, donate)
     if target.const and donated:
-        raise InputError(
-            f"{target.name} is const: its results are kept with its inputs, which cannot be donated",
-            got=sorted(donated),
-        )
+        text = f"{target.name} is const: its results are kept with its inputs, which cannot be donated"
+        raise InputError(text, got=sorted(donated))
     if target.const:
         key = constants.key_of(target, given)
         found = constants.find(target, key)
@@ -76,7 +73,7 @@ def submit(
             return [opened.adopt(tensor) for tensor in found]
     if evict == "unused":
         evict_unused(opened.handle, given)
-    with donations if donated else nullcontext():  # of two threads that donate one tensor one is told
+    with donations if donated else nullcontext():  # if two threads donate one tensor, one of them fails
         for at in donated:
             given[at].alive()
         outputs = _submitted(target, given, donated, pressure=evict == "on_pressure")
@@ -90,25 +87,21 @@ def submit(
 
 def _checked(target: Executable, inputs: Sequence[Tensor] | Mapping[str, Tensor]) -> list[Tensor]:
     if isinstance(inputs, Tensor) or not isinstance(inputs, Iterable):
-        raise InputError(
-            f"inputs is a list of Tensors, or names and Tensors, got {type(inputs).__name__}",
-            got=type(inputs).__name__,
-        )
+        text = f"inputs is a list of Tensors, or names and Tensors, got {type(inputs).__name__}"
+        raise InputError(text, got=type(inputs).__name__)
     given = _in_order(target, inputs) if isinstance(inputs, Mapping) else list(inputs)
     if len(given) != len(target.inputs):
         names = ", ".join(spec.name for spec in target.inputs)
-        raise InputError(
-            f"{target.name} takes {len(target.inputs)} inputs ({names}), got {len(given)}",
-            got=len(given),
-            wanted=len(target.inputs),
-        )
+        text = f"{target.name} takes {len(target.inputs)} inputs ({names}), got {len(given)}"
+        raise InputError(text, got=len(given), wanted=len(target.inputs))
     for at, (tensor, spec) in enumerate(zip(given, target.inputs, strict=True)):
         _check(tensor, spec, f"input {at} ({spec.name!r}) of {target.name}")
     return given
 
 
 def _in_order(target: Executable, inputs: Mapping[str, Tensor]) -> list[Tensor]:
-    """Inputs by name, as a list. Raises InputError for a name that is none, and for missing ones."""
+    """The inputs as a list in the bundle's order, from inputs by name. Raises InputError for unknown names,
+    and for missing inputs."""
     names = [spec.name for spec in target.inputs]
     for name in inputs:
         if name not in names:
@@ -117,11 +110,8 @@ def _in_order(target: Executable, inputs: Mapping[str, Tensor]) -> list[Tensor]:
             )
     missing = [name for name in names if name not in inputs]
     if missing:
-        raise InputError(
-            f"{target.name} takes {len(names)} inputs ({', '.join(names)}): {', '.join(missing)} missing",
-            got=list(inputs),
-            wanted=names,
-        )
+        text = f"{target.name} takes {len(names)} inputs ({', '.join(names)}): {', '.join(missing)} missing"
+        raise InputError(text, got=list(inputs), wanted=names)
     return [inputs[name] for name in names]
 
 
@@ -135,33 +125,29 @@ def _check(tensor: Any, spec: InputSpec, what: str) -> None:
     tensor.alive()
     if tensor.type != spec.type:
         differs = "shape" if tensor.shape != spec.type.shape else "dtype"
-        raise InputError(
-            f"{what}: {differs} mismatch: expected {spec.type}, got {tensor.type}",
-            got=str(tensor.type),
-            wanted=str(spec.type),
-        )
+        text = f"{what}: {differs} mismatch: expected {spec.type}, got {tensor.type}"
+        raise InputError(text, got=str(tensor.type), wanted=str(spec.type))
     if tensor.device != spec.device:
-        raise DeviceError(
+        text = (
             f"{what} must be on {spec.device}, tensor {tensor.id} is on {tensor.device}: move "
-            "it with to_device",
-            device=str(spec.device),
-            got=str(tensor.device),
+            "it with to_device"
         )
+        raise DeviceError(text, device=str(spec.device), got=str(tensor.device))
 
 
 def _refuse_mismatch(target: Executable, given: Sequence[Tensor]) -> None:
     for at, (tensor, spec) in enumerate(zip(given, target.inputs, strict=True)):
         if tensor.layout != spec.layout:
-            raise InputError(
+            text = (
                 f"input {at} ({spec.name!r}) of {target.name}: layout mismatch: expected "
-                f"{spec.layout}, got {tensor.layout} (strict)",
-                got=str(tensor.layout),
-                wanted=str(spec.layout),
+                f"{spec.layout}, got {tensor.layout} (strict)"
             )
+            raise InputError(text, got=str(tensor.layout), wanted=str(spec.layout))
 
 
 def _donated(target: Executable, given: Sequence[Tensor], donate: Collection[int] | bool) -> tuple[int, ...]:
-    """Positions of the inputs that are given up. Raises InputError for one that is no input, or one twice."""
+    """The positions of the donated inputs. Raises InputError for a position that is not an input's, or is
+    given twice."""
     if isinstance(donate, bool):
         asked = {at for at, t in enumerate(given) if donate and not t.retain}
     elif isinstance(donate, Iterable):
@@ -169,11 +155,8 @@ def _donated(target: Executable, given: Sequence[Tensor], donate: Collection[int
     else:
         raise InputError(f"donate is a list of positions, True or False, got {donate!r}", got=donate)
     if not asked <= set(range(len(given))):
-        raise InputError(
-            f"donate={donate!r}: {target.name} has inputs 0 to {len(given) - 1}",
-            got=donate,
-            wanted=len(given),
-        )
+        text = f"donate={donate!r}: {target.name} has inputs 0 to {len(given) - 1}"
+        raise InputError(text, got=donate, wanted=len(given))
     found = []
     for at in sorted(asked | set(target.aliases)):
         if given[at].retain:
@@ -208,7 +191,8 @@ def _donation(target: Executable, at: int) -> str:
 
 
 def _fitting(target: Executable, at: int, tensor: Tensor) -> Tensor:
-    """The input in the layout that the program wants; a copy, where it would overwrite a retained one."""
+    """The input in the layout that the program needs. A retained tensor that the program would overwrite is
+    copied."""
     spec = target.inputs[at]
     if tensor.layout != spec.layout:
         record("mismatch", tensor.device, tensor.nbytes)
@@ -225,7 +209,7 @@ def _fitting(target: Executable, at: int, tensor: Tensor) -> Tensor:
 def _submitted(
     target: Executable, given: Sequence[Tensor], donated: Collection[int], pressure: bool
 ) -> list[Tensor]:
-    """Queue it between the hooks, and count it."""
+    """The outputs of the program, which is queued and counted between the program hooks."""
     registered, level = hooks.current()
     context = hooks.ProgramContext(target, tuple(given))
     if registered.pre_program:
@@ -248,7 +232,8 @@ def _queued(
     context: hooks.ProgramContext,
     pressure: bool,
 ) -> list[Tensor]:
-    """Convert and queue; where L1 is short and may be made free, move what is in the way out of it."""
+    """Convert inputs and queue the program. If L1 is short and tensors in the way can be moved, move them out
+    of L1."""
     fitting: dict[int, Tensor] = {}
 
     def attempt() -> list[Tensor]:
@@ -264,9 +249,9 @@ def _queued(
 
 
 def _drop_unfit(target: Executable, fitting: dict[int, Tensor]) -> None:
-    """Take out the inputs that have moved meanwhile, and those where circular buffers will be: they are
-    converted anew. A copy that was converted for this program does not move: it may come back to where it
-    was, and the caller would try for ever."""
+    """Remove from ``fitting`` the inputs that have been moved meanwhile, and the inputs that lie where
+    circular buffers will be. These inputs are converted anew. A copy that was converted for this program is
+    not moved instead: it could be placed in the same range again, and the caller would retry for ever."""
     for at, tensor in [*fitting.items()]:
         if tensor.layout != target.inputs[at].layout or _in_the_way(target, tensor):
             del fitting[at]
@@ -286,8 +271,8 @@ def _tried(
     donated: Collection[int],
     context: hooks.ProgramContext,
 ) -> list[Tensor]:
-    """Convert what ``fitting`` {position: what the program reads} does not have, and queue. Raises
-    DeviceMemoryError; then ``fitting`` alone holds what was converted."""
+    """Convert the inputs missing in ``fitting`` {position: tensor that the program reads}, and queue the
+    program. If DeviceMemoryError is raised, converted inputs are held by ``fitting`` alone."""
     registered, level = hooks.current()
     for at, tensor in enumerate(given):
         if at not in fitting:
@@ -312,13 +297,15 @@ def _op_by_op(
     registered: hooks.Hooks,
     level: hooks.MemoryLog,
 ) -> list[Tensor]:
-    """Run in the program's own memory, in this thread; the outputs are copies."""
+    """Run the program op by op in its own memory, in this thread. The outputs are copies."""
     if not target.lock.acquire(blocking=False):
         raise SessionBusyError(f"{target.name} is running with op hooks already, in this thread or another")
     session = target.session
     try:
         live = [session.output(i) for i in range(len(session.graph.outputs))]
-        outputs = [allocate(t.type, t.device, t.layout) for t in live]  # first: later nothing runs out
+        outputs = [
+            allocate(t.type, t.device, t.layout) for t in live
+        ]  # outputs are allocated before the run, so that memory cannot run out later
         for at, spec in enumerate(target.inputs):
             session.set_input(spec.index, fitting[at])
         for at in range(session.program.main):

@@ -1,10 +1,11 @@
-"""Which pages a tt kernel reads and writes, and how often, where that is not the same for all pages of an
-argument: products, conv2d, transpose, slice, take (native/kernels/tt: linear.h, conv.h, exact_*.h, move.h,
-slice.h).
+"""Numbers of reads and writes of each page by a tt kernel, for ops that do not load all pages of an argument
+equally often: products, conv2d, transpose, slice, take (native/kernels/tt: linear.h, conv.h, exact_*.h,
+move.h, slice.h).
 
-A walk is a pure function of the arguments' shapes and layouts and of the call's words; take's also of its
-indices. A kernel loads rectangles, and a page as often as rectangles touch it; rows and columns are
-independent of each other there, so that counts are products of one vector for each.
+A walk is a pure function of the arguments' shapes and layouts and of the call's words; the walk of take also
+depends on the indices. A kernel loads rectangles; it loads each page as often as rectangles touch the page.
+Rows and columns are independent, so the counts of a plane are the product of a vector for rows and one for
+columns.
 """
 
 from __future__ import annotations
@@ -27,9 +28,6 @@ from .reduce import REDUCTIONS
 from .volumes import VOLUMES
 
 __all__ = ["walk_of"]
-
-
-# **************** conv2d ****************
 
 
 def _conv2d(call: KernelCall) -> Moves:
@@ -60,7 +58,8 @@ def _image(x: KernelArg, y: KernelArg, tiling: Tiling) -> np.ndarray:
 
 
 def _weights(w: KernelArg, tiling: Tiling, windows: int) -> np.ndarray:
-    """In tiles a tap needs its channel's plane, in rows those rows that a step of K has a part of."""
+    """Reads of weights. If the weights are in tiles, a tap needs the plane of its channel. If they are in
+    rows, a step of K needs each row of which it uses a part."""
     of_k, count = steps(tiling.k, tiling.depth), w.shape[0]
     if w.tiled:
         loads = hits(of_k, tiling.k, max(tiling.taps, 1))
@@ -71,7 +70,8 @@ def _weights(w: KernelArg, tiling: Tiling, windows: int) -> np.ndarray:
 
 
 def _exact_image(x: KernelArg, y: KernelArg, tiling: Tiling) -> np.ndarray:
-    """Each tap of each channel loads what it sees of the image: some rows, 32 columns of the output."""
+    """Reads of the image: for some rows and 32 columns of the output at a time, each tap of each channel
+    loads its part of the image."""
     rows, spans = exact_rows(tiling.stride), []
     tops = np.concatenate([np.arange(r, min(r + 32, y.view[1]), rows) for r in range(0, y.view[1], 32)])
     counts = np.minimum(rows, np.minimum(tops // 32 * 32 + 32, y.view[1]) - tops)
@@ -84,26 +84,24 @@ def _exact_image(x: KernelArg, y: KernelArg, tiling: Tiling) -> np.ndarray:
 
 
 def _exact_weights(w: KernelArg, tiling: Tiling, windows: int) -> np.ndarray:
-    """Element by element."""
+    """Reads of weights, element by element."""
     return w.touched(np.full(w.view[0], windows), steps(w.view[1], 1), steps(w.view[2], 1))
 
 
-# **************** products ****************
-
-
 def _product(call: KernelCall) -> Moves:
-    """Its first words say which inputs are transposed."""
+    """Moves of a matmul; the call's first words tell which inputs are transposed."""
     return _of_blocks(call, call.words[2:], call.words[0] != 0, call.words[1] != 0)
 
 
 def _product_of_rows(call: KernelCall) -> Moves:
-    """B is stored as [N, K]."""
+    """Moves of a product whose input B is stored as [N, K]."""
     return _of_blocks(call, call.words, False, True)
 
 
 def _of_blocks(call: KernelCall, words: Sequence[int], turn_a: bool, turn_b: bool) -> Moves:
-    """A block loads its rows of A, strip by strip, and its columns of B, each in steps of K; what its
-    epilogue reads, 32 rows at a time. ``words``: those of the epilogue, then those of numerics."""
+    """Moves of a blocked product: a block loads its rows of A, strip by strip, and its columns of B, both in
+    steps of K; its epilogue loads 32 rows at a time. ``words``: the epilogue's words, then the words of the
+    numerics."""
     a, b, out, extra, words = call.args[0], call.args[1], call.args[-1], words[1], behind(words)
     planes, rows, cols = out.view
     k = a.view[1 if turn_a else 2]
@@ -139,6 +137,7 @@ _WALKS: dict[str, Callable[[KernelCall], Moves]] = {
 
 
 def walk_of(name: str) -> Callable[[KernelCall], Moves] | None:
-    """The walk of an op's tt kernel, by its trait or its own name; None where it loads each page once."""
+    """The walk of an op's tt kernel, found by the op's trait or name; None if the kernel loads each page
+    once."""
     op = registry.get(name)
     return None if op is None else _WALKS.get(op.walk or op.name)

@@ -1,5 +1,5 @@
-"""What a kernel moves, said by rectangles: its arguments as planes of pages, spans of rows and columns, and
-how often they touch each page. Shared by the walks."""
+"""Kernel traffic in terms of rectangles: arguments as planes of pages, spans of rows and columns, and how
+often each page is touched. All walks use these."""
 
 from __future__ import annotations
 
@@ -11,37 +11,16 @@ import numpy as np
 
 from ...base.machine.layout import TILE, Layout, pages
 
-__all__ = [
-    "COVER",
-    "PANEL_BYTES",
-    "KernelArg",
-    "KernelCall",
-    "Moves",
-    "Spans",
-    "Times",
-    "behind",
-    "broadcast",
-    "cut",
-    "hits",
-    "inside",
-    "moves",
-    "pair",
-    "scanned",
-    "split",
-    "steps",
-    "taken",
-]
-
-COVER = 512  # native/kernels/tt/rows.h
-PANEL_BYTES = 262144  # native/kernels/tt/work.h
+COVER = 512  # as in native/kernels/tt/rows.h
+PANEL_BYTES = 262144  # as in native/kernels/tt/work.h
 
 Spans = tuple[np.ndarray, np.ndarray]
-Times = int | np.ndarray  # int64 [pages], or one number for all of them
+Times = int | np.ndarray  # int64 [pages], or one number for all pages
 
 
 @dataclass(frozen=True, slots=True)
 class KernelArg:
-    """An argument as kernels see it: planes of rows x cols. ``unit``: rows and columns of a page."""
+    """An argument as kernels see it: planes of rows x cols. ``unit``: (rows, columns) of a page."""
 
     layout: Layout
     shape: tuple[int, ...]
@@ -65,10 +44,10 @@ class KernelArg:
         return pages(self.layout, self.shape).nbytes
 
     def touched(self, planes: np.ndarray, rows: Spans, cols: Spans) -> np.ndarray:
-        """int64 [pages]: how often rectangles touch each page: the planes so often, with each span of rows
-        each span of columns."""
+        """int64 [pages]: how often each page is touched by the rectangles that each span of rows forms with
+        each span of columns. ``planes``: how often each plane is visited."""
         _, height, width = self.view
-        width = width if self.tiled else max(width, 1)  # an empty row is a page, too
+        width = width if self.tiled else max(width, 1)  # an empty row is also a page
         down, across = (
             hits(s, n, unit) for s, n, unit in zip((rows, cols), (height, width), self.unit, strict=True)
         )
@@ -77,8 +56,9 @@ class KernelArg:
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """A kernel's call: inputs and output, all words, cores of the device; a take's indices where known;
-    whether the output takes the first input's place; the outputs behind the first."""
+    """One call of a kernel. ``args``: inputs, then the output. ``words``: all words of the call. ``cores``:
+    cores of the device. ``indices``: indices of a take, if known. ``in_place``: whether the output reuses the
+    first input's storage. ``others``: further outputs."""
 
     args: Sequence[KernelArg]
     words: Sequence[int]
@@ -90,9 +70,9 @@ class KernelCall:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """How often each page of the arguments, inputs first, is read (the output's: left out where none is), and
-    how often each of the output is written; of the outputs behind the first ``others``, as often as of that
-    where it is empty."""
+    """Moves of a call's pages. ``reads``: for each input (and then for the output, if the kernel reads it)
+    the reads of each page. ``writes``: writes of each page of the output. ``others``: writes of each page of
+    further outputs; if empty, each further output has the same writes as the output."""
 
     reads: list[Times]
     writes: Times
@@ -100,20 +80,21 @@ class Moves:
 
 
 def behind(words: Sequence[int]) -> Sequence[int]:
-    """The words behind those of an epilogue (ir/ops/steps.py), which come first."""
+    """The words of a call without the words of an epilogue (ir/ops/steps.py), which come first."""
     return words[2 + 6 * words[0] :]
 
 
 def broadcast(x: KernelArg, out: KernelArg, down: Spans, across: Spans) -> np.ndarray:
-    """How often each page of x is touched where rectangles of ``out``, to which it is broadcast, load their
-    part of it: what has one row for each span down, what has one column for each across."""
+    """How often each page of x is touched when rectangles of ``out``, to which x is broadcast, load their
+    part of x. A single row is loaded for each span down, a single column for each span across."""
     planes, *sides = x.view
     spans = [s if n > 1 else (0 * s[0], 0 * s[1] + n) for n, s in zip(sides, (down, across), strict=True)]
     return x.touched(np.full(planes, out.view[0] // max(planes, 1)), spans[0], spans[1])
 
 
 def hits(spans: Spans, size: int, unit: int) -> np.ndarray:
-    """int64 [ceil(size / unit)]: how many of the spans (first, end) touch each unit; empty ones none."""
+    """int64 [ceil(size / unit)]: number of spans (first, end) that touch each unit. Empty spans touch no
+    unit."""
     first, end = spans
     some = end > first
     change = np.zeros(-(-size // unit) + 1, np.int64)
@@ -123,51 +104,52 @@ def hits(spans: Spans, size: int, unit: int) -> np.ndarray:
 
 
 def scanned(x: KernelArg, out: KernelArg) -> int:
-    """How often a kernel that looks through all of ``x`` before it writes reads each page for that (scan.h):
-    never, where the output is empty."""
+    """Reads of each page of ``x`` by a kernel that scans the whole of x before it writes (scan.h); 0 if the
+    output is empty."""
     if not math.prod(out.shape):
         return 0
     return 1 if x.tiled else -(-x.view[2] // COVER)
 
 
 def steps(size: int, step: int) -> Spans:
-    """0 .. size-1 in spans of ``step``."""
+    """Spans of length ``step`` that cover 0 .. size-1."""
     first = np.arange(0, size, step)
     return first, np.minimum(first + step, size)
 
 
 def taken(spans: Spans, which: np.ndarray | slice) -> Spans:
-    """Some of the spans."""
+    """The spans that ``which`` selects."""
     first, end = spans
     return first[which], end[which]
 
 
 def inside(first: np.ndarray, length: np.ndarray | int, size: int) -> Spans:
-    """Spans that may hang over an image's edges, without what does."""
+    """Spans clipped to an image's edges."""
     return np.maximum(first, 0), np.minimum(first + length, size)
 
 
 def cut(tiled: bool, cols: int, count: int) -> tuple[int, int]:
-    """Height and width of the panels of an output with ``cols`` columns, of which ``count`` are in L1;
-    ``tiled``: any argument is (gr_tt_cut)."""
+    """(height, width) of the panels of an output with ``cols`` columns, if ``count`` panels are in L1 at a
+    time (gr_tt_cut). ``tiled``: whether any argument is in tiles."""
     elements, wide = PANEL_BYTES // 4 // count, -(-cols // 32) * 32
     height = 32 if tiled else max(1, min(32, elements // max(wide, 32)))
     return height, max(32, min(wide, elements // height // 32 * 32))
 
 
 def pair(args: Sequence[KernelArg]) -> tuple[int, int]:
-    """The cut of a kernel that has an output's panel and another in L1."""
+    """(height, width) of the panels of a kernel that keeps a panel of the output and another panel in L1."""
     return cut(any(a.tiled for a in args), args[-1].view[2], 2)
 
 
 def moves(reads: list[np.ndarray], out: KernelArg, width: int) -> Moves:
-    """With an output stored in panels ``width`` columns wide: a part of a row is read, changed, written."""
+    """Moves with the given reads of inputs and an output stored in panels ``width`` columns wide. If a panel
+    covers only a part of a page, the page is read, changed and written."""
     across = 1 if out.tiled else -(-out.view[2] // width)
     return Moves([*reads, across if across > 1 else 0], across)
 
 
 def split(spans: Spans, step: int) -> Spans:
-    """Each span in spans of ``step``, which begin anew in each."""
+    """The spans, each split into spans of length ``step`` from its own beginning."""
     parts = [steps(int(end - first), step) for first, end in zip(*spans, strict=True)]
     return (
         np.concatenate([p[0] + first for p, first in zip(parts, spans[0], strict=True)]),

@@ -8,14 +8,12 @@ from ...ir.ops.numerics import NO_WORDS
 from .args import KernelCall, Moves, broadcast, moves, steps, taken
 from .product import BLOCK_BYTES, blocks_of, parts_of
 
-__all__ = ["attention"]
-
-_KEYS = 128  # attention.h
+_KEYS = 128  # keys at a time, as in attention.h
 
 
 def attention(call: KernelCall) -> Moves:
-    """A block of queries is read once, where all of its columns fit, and all keys and values that it sees;
-    all of it anew for each part of the values' columns."""
+    """Moves of attention: a block of queries is read once if all its columns fit, together with all keys and
+    values to which it attends. Everything is read again for each part of the values' columns."""
     q, k, v, *bias, out = call.args
     planes, count, columns = out.view
     rows, keys, depth, width = _sizes(call, bool(bias))
@@ -41,7 +39,8 @@ def attention(call: KernelCall) -> Moves:
 
 
 def _sizes(call: KernelCall, biased: bool) -> tuple[int, int, int, int]:
-    """Queries, keys, columns of q and columns of v at a time (gr_tt_attention, gr_tt_attention_fit)."""
+    """Numbers of queries, keys, columns of q and columns of v that are in L1 at a time (gr_tt_attention,
+    gr_tt_attention_fit)."""
     q, k, out = call.args[0], call.args[1], call.args[-1]
     rows = blocks_of(out.view, 1, NO_WORDS, 0, call.cores, 0).height
     keys, depth, width = (-(-n // 32) * 32 for n in (min(_KEYS, k.view[1]), q.view[2], out.view[2]))

@@ -1,5 +1,5 @@
-"""How the tt kernel of conv2d cuts its work: windows of the output, blocks of output channels, steps of K, as
-gr_tt_conv_plan (native/kernels/tt/conv_plan.h) and exact_conv.h do."""
+"""Tiling of the tt kernel of conv2d: windows of the output, blocks of output channels and steps of K,
+computed as gr_tt_conv_plan (native/kernels/tt/conv_plan.h) and exact_conv.h do."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass
 
 from .product import less_of, parts_of, room_of
 
-__all__ = ["Tiling", "exact_rows", "tiling_of"]
-
-_UNITS, _COLS, _STRIPE, _PIXELS, _ROWS, _STAGE = 4, 64, 16, 1024, 8, 4096  # conv_plan.h, gemm.h
-_EXACT_ROWS, _EXACT_STRIP = 8, 16384  # exact_conv.h
+_UNITS, _COLS, _STRIPE, _PIXELS, _ROWS, _STAGE = 4, 64, 16, 1024, 8, 4096  # as in conv_plan.h and gemm.h
+_EXACT_ROWS, _EXACT_STRIP = 8, 16384  # as in exact_conv.h
 
 
 @dataclass(slots=True)
 class Tiling:
-    """Pairs are (height, width). ``height`` x ``width``: output pixels of a window; ``part`` of it at a time,
-    ``parts`` of them, ``reach`` input pixels under one; ``bands`` x ``across`` windows of a plane; ``block``
-    output channels at a time, ``blocks`` of them a group; ``channels`` and ``outputs`` of a group; ``depth``
-    of ``k`` at a time, ``spill`` between two spills, 0: none; ``images`` at a time, ``rounds`` of them."""
+    """Sizes of the work; pairs are (height, width). A window has ``height`` x ``width`` output pixels,
+    computed in ``parts`` parts of size ``part``, each of which reads ``reach`` input pixels. A plane has
+    ``bands`` x ``across`` windows. A group has ``channels`` input channels and ``outputs`` output channels,
+    the latter in ``blocks`` blocks of ``block``. The inner dimension has ``k`` elements, of which ``depth``
+    are computed at a time, with a spill after each ``spill`` elements (0: no spill). ``images`` images are
+    computed at a time, in ``rounds`` rounds."""
 
     kernel: tuple[int, int]
     stride: tuple[int, int]
@@ -65,13 +65,13 @@ class Tiling:
 
     @property
     def lines(self) -> tuple[int, int]:
-        """Rows and columns of a phase of the input under a part."""
+        """Pair of the rows and the columns of the input under a part, for one phase of the stride."""
         high, wide = (-(-r // s) for r, s in zip(self.reach, self.stride, strict=True))
         return high, wide
 
     @property
     def reach(self) -> tuple[int, int]:
-        """A part at the edge looks as far as any other."""
+        """Input pixels (height, width) read by a part; a part at the edge counts like any other part."""
         high, wide = (
             (out - 1) * s + (max(t, 1) - 1) * d + 1
             for out, s, t, d in zip(self.part, self.stride, self.kernel, self.dilation, strict=True)
@@ -80,8 +80,9 @@ class Tiling:
 
 
 def tiling_of(shapes: Sequence[tuple[int, ...]], words: Sequence[int], page_bytes: int, extra: int) -> Tiling:
-    """``shapes`` of x, w, what else is read, y, which is not empty; ``words`` of the call but those of an
-    epilogue, which reads ``extra`` inputs; ``page_bytes`` of the argument with the largest page."""
+    """The tiling of a call. ``shapes``: shapes of x, w, other inputs, and y, which is not empty. ``words``:
+    words of the call, without the words of an epilogue. ``extra``: number of inputs that the epilogue reads.
+    ``page_bytes``: largest page of an argument."""
     w, y = shapes[1], shapes[-1]
     exact, groups = words[11] == 1, words[8]
     rows, cols = (32, 32) if exact else (min(32, y[2]), min(_COLS, y[3]))
@@ -105,7 +106,7 @@ def tiling_of(shapes: Sequence[tuple[int, ...]], words: Sequence[int], page_byte
 
 
 def exact_rows(stride: tuple[int, int]) -> int:
-    """Output rows whose part of the input fits a strip (gr_tt_exact_rows)."""
+    """Number of output rows for which the part of the input fits a strip (gr_tt_exact_rows)."""
     rows = _EXACT_ROWS
     while rows > 1 and ((rows - 1) * stride[0] + 1) * (31 * stride[1] + 1) > _EXACT_STRIP:
         rows -= 1
@@ -113,7 +114,7 @@ def exact_rows(stride: tuple[int, int]) -> int:
 
 
 def _cut(tiling: Tiling, words: Sequence[int], page_bytes: int, extra: int) -> None:
-    """Sets images, block, depth and parts, so that a window's L1 stays in its share."""
+    """Set images, block, depth and parts so that a window stays within its share of L1."""
     grid, width, u_kt = words[3], words[8] * words[10], words[11]
     taps = max(tiling.kernel[0], 1) * max(tiling.kernel[1], 1)
     if grid <= 0 and tiling.bands * tiling.across == 1:
@@ -132,7 +133,8 @@ def _cut(tiling: Tiling, words: Sequence[int], page_bytes: int, extra: int) -> N
 
 
 def _shrink(tiling: Tiling, whole: int) -> bool:
-    """Takes less L1 with the same sums; False: there is no less (gr_tt_conv_shrink)."""
+    """Shrink the tiling so that it takes less L1 and computes the same sums (gr_tt_conv_shrink); False if the
+    tiling cannot be smaller."""
     less, depth = _less(tiling, whole), tiling.depth
     if less and depth > (4 * 32 if tiling.spill else max(4 * 32, whole)):
         tiling.depth = less
@@ -150,7 +152,7 @@ def _shrink(tiling: Tiling, whole: int) -> bool:
 
 
 def _less(tiling: Tiling, whole: int) -> int:
-    """The next smaller step of K, 0: none (gr_tt_conv_less)."""
+    """The next smaller step of K (gr_tt_conv_less); 0 if no step is smaller."""
     depth = tiling.depth
     if tiling.spill:
         return less_of(depth, tiling.spill)
@@ -160,7 +162,8 @@ def _less(tiling: Tiling, whole: int) -> int:
 
 
 def _halve(tiling: Tiling, least: int) -> bool:
-    """Narrower windows, or parts of half the rows or columns; False: neither (gr_tt_conv_halve)."""
+    """Make windows narrower, or halve the rows or columns of parts (gr_tt_conv_halve); False if neither is
+    possible."""
     rows, cols = tiling.part
     if tiling.width > 32:
         tiling.width, tiling.part = 32, (rows, 32)
@@ -174,7 +177,7 @@ def _halve(tiling: Tiling, least: int) -> bool:
 
 
 def _floats(tiling: Tiling, parts: tuple[int, int], extra: int) -> int:
-    """Of L1 that a window takes (gr_tt_conv_floats)."""
+    """Floats of L1 that a window takes (gr_tt_conv_floats)."""
     kernel = [max(t, 1) for t in tiling.kernel]
     taps, reach, depth = kernel[0] * kernel[1], tiling.reach, tiling.depth
     lines = tiling.lines
@@ -201,13 +204,13 @@ def _floats(tiling: Tiling, parts: tuple[int, int], extra: int) -> int:
 
 
 def _whole(floats: int) -> int:
-    """In whole stripes."""
+    """The number of floats, rounded up to whole stripes."""
     return -(-floats // _STRIPE) * _STRIPE
 
 
 def _sums(tiling: Tiling, parts: tuple[int, int]) -> tuple[int, int, bool]:
-    """Floats of an output channel's sums of a part, from a row of pixels to the next, and whether each tap is
-    copied (gr_tt_conv_lines)."""
+    """Three results (gr_tt_conv_lines): the floats of the sums that an output channel has in a part, the
+    floats from one row of pixels to the next, and whether each tap is copied."""
     lines = tiling.lines
     rows, cols = tiling.part
     apart = _whole((tiling.images - 1) * math.prod(lines) + rows * lines[1])

@@ -1,4 +1,4 @@
-"""Walks of the ops that go by indices (native/kernels/tt: gather.h, scatter.h, rows.h, scan.h)."""
+"""Walks of the ops that use indices (native/kernels/tt: gather.h, scatter.h, rows.h, scan.h)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ import numpy as np
 from ...base.machine.layout import pages
 from .args import COVER, KernelArg, KernelCall, Moves, hits, moves, pair, scanned, steps, taken
 
-__all__ = ["GATHERS", "far_apart"]
-
 
 def far_apart(count: int, size: int) -> np.ndarray:
-    """int64 [count] indices below ``size``, spread over it, each far from the one before: hardly two in a
-    row are in one tile, so that a take of them reads as much as one can."""
+    """int64 [count]: indices below ``size``, each far from the index before. Hardly two successive indices
+    share a tile, so a take of them reads as much as possible."""
     return np.arange(count) * max(round(size * 0.618), 1) % max(size, 1)
 
 
 def _chosen(call: KernelCall, sizes: np.ndarray | int) -> np.ndarray:
-    """int64 [numbers]: the indices, counted from the front of ``sizes``; far apart where they are unknown."""
+    """int64 [numbers]: the indices, made >= 0 by counting from the front of ``sizes``; if unknown, indices
+    that are far apart."""
     count = math.prod(call.args[1].shape)
     if call.indices is None:
         return far_apart(count, int(np.max(sizes))) % np.maximum(sizes, 1)
@@ -29,7 +28,7 @@ def _chosen(call: KernelCall, sizes: np.ndarray | int) -> np.ndarray:
 
 
 def _begin(call: KernelCall, batch: int) -> np.ndarray:
-    """int64 [tuples]: the first element of each tuple's slice, counted inside of the dimensions behind
+    """int64 [tuples]: the first element of each tuple's slice, counted within the dimensions after
     ``batch``."""
     data, shape = call.args[0].shape, call.args[1].shape
     k = shape[-1]
@@ -39,8 +38,8 @@ def _begin(call: KernelCall, batch: int) -> np.ndarray:
 
 
 def _load(times: np.ndarray, arg: KernelArg, at: np.ndarray, new: np.ndarray) -> None:
-    """Counts the pages that gr_tt_run_at loads for elements ``at`` one after the other; where ``new``,
-    nothing is held."""
+    """Add to ``times`` the pages that gr_tt_run_at loads for elements ``at``, in order. ``new``: mask over
+    the elements; where it is true, no page is held from before."""
     _, rows, cols = arg.view
     row, cover = at // cols, at % cols // COVER
     down = -(-rows // arg.unit[0])
@@ -56,9 +55,6 @@ def _load(times: np.ndarray, arg: KernelArg, at: np.ndarray, new: np.ndarray) ->
 
 def _unread(*args: KernelArg) -> list[np.ndarray]:
     return [np.zeros(pages(a.layout, a.shape).count, np.int64) for a in args]
-
-
-# **************** gather.h ****************
 
 
 def _take(call: KernelCall) -> Moves:
@@ -104,9 +100,10 @@ def _gather_nd(call: KernelCall) -> Moves:
 def _gather(
     call: KernelCall, locate: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], after: int
 ) -> Moves:
-    """Runs of output elements in the kernel's order; what lies in the rectangle that is held is not loaded
-    anew. ``locate``: of output elements, the numbers of their indices [elements, k] and where they come from;
-    runs of them end at multiples of ``after``."""
+    """Moves of a gather: the kernel makes runs of output elements in its order; data in the rectangle that it
+    holds is not loaded again. ``locate``: function that gives, for output elements, the numbers of their
+    indices [elements, k] and their source elements. ``after``: number of elements; runs end at its multiples.
+    """
     data, chosen, out = call.args
     height, width = pair(call.args)
     planes, rows, cols = out.view
@@ -128,12 +125,9 @@ def _gather(
     return moves(reads, out, width)
 
 
-# **************** scatter.h ****************
-
-
 def _scatter_elements(call: KernelCall) -> Moves:
-    """A panel reads the rows of indices and updates that may fall on it; along another axis than the last,
-    only its own columns of them."""
+    """Moves of a scatter of elements: a panel reads the rows of indices and updates that may fall on the
+    panel. If the axis is not the last, the panel reads only its own columns of these rows."""
     data, chosen, updates, _ = call.args
     axis, ndim, shape = call.words[0], len(data.shape), chosen.shape
     height, width = pair(call.args)
@@ -158,7 +152,7 @@ def _scatter_elements(call: KernelCall) -> Moves:
 
 
 def _targets(call: KernelCall, row: np.ndarray, spans: list[int], last: bool) -> np.ndarray:
-    """int64 [updates]: the element of the data that each falls on."""
+    """int64 [updates]: for each update, the element of the data that it changes."""
     data, chosen = call.args[0], call.args[1]
     index = _chosen(call, data.shape[call.words[0]]).reshape(len(row), -1)
     columns = np.arange(chosen.shape[-1])
@@ -167,14 +161,15 @@ def _targets(call: KernelCall, row: np.ndarray, spans: list[int], last: bool) ->
 
 
 def _scatter_nd(call: KernelCall) -> Moves:
-    """A panel reads all indices, and of the slices that fall on it its own part."""
+    """Moves of scatter_nd: a panel reads all indices, and the part within the panel of each slice that falls
+    on the panel."""
     data, chosen, updates, _ = call.args
     height, width = pair(call.args)
     planes, rows, cols = data.view
     k = chosen.shape[-1]
     part, begin = math.prod(data.shape[k:]), _begin(call, 0)
     reads = _unread(data, chosen, updates)
-    target = (begin[:, None] + np.arange(part)).ravel()  # of each element of the updates
+    target = (begin[:, None] + np.arange(part)).ravel()  # element of the data for each element of the updates
     for plane in range(planes):
         for r0 in range(0, rows, height):
             for c0 in range(0, cols, width):
@@ -189,8 +184,8 @@ def _scatter_nd(call: KernelCall) -> Moves:
 
 
 def _scattered(call: KernelCall, reads: list[np.ndarray], target: np.ndarray) -> Moves:
-    """With the data read and the output written: in place, only panels that an element of ``target`` falls
-    on."""
+    """Moves of a scatter whose ``reads`` of indices and updates are known: the data is read and the output
+    written. In place, only panels that contain an element of ``target`` are read and written."""
     data, out = call.args[0], call.args[-1]
     reads[1] += scanned(call.args[1], out)
     height, width = pair(call.args)

@@ -9,27 +9,26 @@ import numpy as np
 
 from .args import KernelCall, Moves, Spans, cut, inside, moves, steps
 
-__all__ = ["GRADIENTS"]
-
-# convolutions.h
+# as in convolutions.h
 _UNITS, _OUTPUTS, _COLS, _PIXELS, _TAPS = 4, 128, 64, 1024, 144
 _FLOATS, _INPUTS, _SUMS = 49152, 8192, 36864
 
 
 def _even(count: int, most: int) -> int:
-    """Parts of at most ``most``, which are even: the size of one (gr_tt_even)."""
+    """Size of the parts if ``count`` is divided into equal parts of at most ``most`` (gr_tt_even)."""
     return -(-count // -(-count // max(1, most)))
 
 
 def _block(outputs: int, area: int, shares: int, most: int) -> int:
-    """Output channels at a time (gr_tt_gradient_blocks)."""
+    """Number of output channels that are computed at a time (gr_tt_gradient_blocks)."""
     pieces = -(-_UNITS // max(1, shares))
     most = min(most, _OUTPUTS, _SUMS // area, -(-outputs // pieces))
     return _even(outputs, max(16, most))
 
 
 def _conv_transpose2d(call: KernelCall) -> Moves:
-    """Windows of some output channels, and of some images, look at all input channels of their group."""
+    """Moves of a transposed convolution: for some output channels and some images at a time, a window reads
+    all input channels of its group."""
     x, w, *bias, y = call.args
     strides, pads, dilations, groups = call.words[:2], call.words[2:4], call.words[4:6], call.words[6]
     outputs, taps = w.shape[1], max(1, math.prod(w.shape[2:]))
@@ -59,7 +58,8 @@ def _conv_transpose2d(call: KernelCall) -> Moves:
 
 
 def _conv2d_backward_weight(call: KernelCall) -> Moves:
-    """Some channels of the weight look at all pixels of all images."""
+    """Moves of a weight gradient: for some channels of the weight at a time, all pixels of all images are
+    read."""
     x, grad, w = call.args
     strides, pads, dilations, groups = call.words[:2], call.words[2:4], call.words[4:6], call.words[6]
     channels, outputs = x.shape[1] // groups, grad.shape[1] // groups
@@ -83,7 +83,8 @@ def _conv2d_backward_weight(call: KernelCall) -> Moves:
 
 
 def _max_pool2d_backward(call: KernelCall) -> Moves:
-    """A panel looks at all windows that reach into it, and at what these look at."""
+    """Moves of max_pool2d's gradient: a panel reads all windows that overlap it, and the elements of those
+    windows."""
     x, grad, out = call.args
     words = call.words
     sides = cut(any(a.tiled for a in call.args), out.view[2], 8)

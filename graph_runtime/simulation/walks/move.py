@@ -8,13 +8,12 @@ import numpy as np
 
 from .args import KernelArg, KernelCall, Moves, Spans, cut, hits, inside, moves, pair, steps, taken
 
-__all__ = ["MOVES"]
-
-_COVER = 512  # slice.h
+_COVER = 512  # as in slice.h
 
 
 def _transpose(call: KernelCall) -> Moves:
-    """An output dimension is walked in panels if it is one of the last two, else element by element."""
+    """Moves of a transpose: each of the output's last two dimensions is walked in panels, any other dimension
+    element by element."""
     x, out = call.args
     ndim = max(len(x.shape), 2)
     perm = list(call.words) if len(x.shape) > 1 else [0, 1]
@@ -27,7 +26,7 @@ def _transpose(call: KernelCall) -> Moves:
 
 
 def _planes(whole: KernelArg, part: KernelArg, strides: list[tuple[int, int]]) -> np.ndarray:
-    """The planes of ``whole`` that a strided part of it lies in, in its order."""
+    """The planes of ``whole`` that contain a strided part of it, in the order of the part."""
     planes = np.zeros(1, np.int64)
     for size, count, (start, step) in zip(whole.shape[:-2], part.shape[:-2], strides[2:], strict=False):
         planes = (planes[:, None] * size + start + step * np.arange(count)).ravel()
@@ -35,7 +34,8 @@ def _planes(whole: KernelArg, part: KernelArg, strides: list[tuple[int, int]]) -
 
 
 def _slice_update(call: KernelCall) -> Moves:
-    """All of x goes to the output, or, in place, the panels that the update falls on."""
+    """Moves of slice_update: all of x goes to the output, or, in place, only the panels that the update
+    overlaps."""
     x, update, out = call.args
     height, width = pair(call.args)
     strides = [(0, 1), (0, 1), *zip(call.words[::2], call.words[1::2], strict=True)]
@@ -62,7 +62,8 @@ def _slice_update(call: KernelCall) -> Moves:
 
 
 def _slice(call: KernelCall) -> Moves:
-    """A panel loads each page of rows that it takes any from, and columns as many as fit a cover."""
+    """Moves of a slice: a panel loads each page of rows from which it takes a row, as many columns at a time
+    as fit a cover."""
     x, out = call.args
     height, width = pair(call.args)
     strides = [(0, 1), (0, 1), *zip(call.words[::2], call.words[1::2], strict=True)]
@@ -83,7 +84,7 @@ def _slice(call: KernelCall) -> Moves:
 
 
 def _concatenate(call: KernelCall) -> Moves:
-    """Panels of the output take their part of each input."""
+    """Moves of concatenate: panels of the output read their part of each input."""
     *inputs, out = call.args
     tiled, ndim = any(a.tiled for a in call.args), len(out.shape)
     height, width = cut(tiled, out.view[2], 1)
@@ -99,11 +100,8 @@ def _concatenate(call: KernelCall) -> Moves:
     return moves(reads, out, width)
 
 
-# **************** fill.h ****************
-
-
 def _tile(call: KernelCall) -> Moves:
-    """A panel in pieces that end where the input does."""
+    """Moves of tile: a panel is made in pieces, each of which ends where the input ends."""
     x, out = call.args
     height, width = cut(any(a.tiled for a in call.args), out.view[2], 1)
     spans = [
@@ -114,13 +112,14 @@ def _tile(call: KernelCall) -> Moves:
 
 
 def _pieces(n: int, size: int, step: int) -> Spans:
-    """0 .. size-1 in panels of ``step``, each cut where an input of n elements begins anew."""
+    """Spans that cover 0 .. size-1 in panels of ``step``; each panel is cut where the input, of n elements,
+    starts again."""
     cuts = np.union1d(np.arange(0, size, step), np.arange(0, size, n))
     return cuts % n, cuts % n + np.diff(cuts, append=size)
 
 
 def _pad(call: KernelCall) -> Moves:
-    """Panels of the output take their part of the input."""
+    """Moves of pad: panels of the output read their part of the input."""
     x, out = call.args
     height, width = cut(any(a.tiled for a in call.args), out.view[2], 1)
     before = (0, 0, *call.words[2:])

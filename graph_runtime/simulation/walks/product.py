@@ -1,21 +1,20 @@
-"""How the tt kernels of matmul and dense cut their work, as gr_tt_blocks_of and gr_tt_blocks_shrink
-(native/kernels/tt/blocking.h) and exact_linear.h do; and what fidelity and op model make of L1."""
+"""Blocks of the tt kernels of matmul and dense, as in gr_tt_blocks_of and gr_tt_blocks_shrink
+(native/kernels/tt/blocking.h) and exact_linear.h; and the L1 that fidelity and op model leave for blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["BLOCK_BYTES", "Blocks", "blocks_of", "less_of", "parts_of", "room_of", "share_of"]
-
-BLOCK_BYTES = 524288  # L1 of a block that fits any board
+BLOCK_BYTES = 524288  # bytes of a block in L1, which fit any board
 _BLOCK, _LEAST, _TILE_BYTES = 128, 64, 4096
 
 
 @dataclass(slots=True)
 class Blocks:
-    """Elements: ``height`` x ``width`` of sums at a time, inside of blocks of ``macro`` (a chosen model's);
-    ``strip`` rows of A and ``depth`` of K at a time; ``spill`` of K between two spills, 0: none."""
+    """Sizes of blocks, in elements. ``height`` x ``width`` sums are computed at a time, within blocks of
+    ``macro`` elements (the blocks of the chosen op model). ``strip`` rows of A and ``depth`` of K are loaded
+    at a time. ``spill``: part of K between two spills (0: no spill)."""
 
     height: int
     width: int
@@ -26,7 +25,8 @@ class Blocks:
 
 
 def parts_of(words: Sequence[int]) -> tuple[int, int]:
-    """Parts that an operand in SrcA (B, weights) and one in SrcB is kept in (gr_passes_of)."""
+    """Pair of the number of parts into which an operand in SrcA (B, weights) is split, and the number for an
+    operand in SrcB (gr_passes_of)."""
     fidelity, dst_bits = words[:2]
     if dst_bits != 16:
         return (2, 2) if fidelity == 3 else (1, 1)
@@ -35,21 +35,23 @@ def parts_of(words: Sequence[int]) -> tuple[int, int]:
 
 
 def share_of(words: Sequence[int], page_bytes: int) -> int:
-    """Bytes of L1 that a chosen op model leaves a block, 0: none is chosen (gr_tt_blocks_share)."""
+    """Bytes of L1 that a chosen op model leaves for a block (gr_tt_blocks_share); 0 if no op model is
+    chosen."""
     added = _up(page_bytes, 64) + _TILE_BYTES
     return max(words[12] - added, 0) if words[3] > 0 else 0
 
 
 def room_of(words: Sequence[int], page_bytes: int) -> int:
-    """Bytes that a block is cut for: an op model's share, or what fits any board (gr_tt_blocks_room)."""
+    """Bytes of L1 for a block: the share that a chosen op model leaves, or a size that fits any board
+    (gr_tt_blocks_room)."""
     return share_of(words, page_bytes) if words[3] > 0 and words[12] > 0 else BLOCK_BYTES
 
 
 def blocks_of(
     view: tuple[int, int, int], k: int, words: Sequence[int], page_bytes: int, cores: int, extra: int
 ) -> Blocks:
-    """Of an output of (planes, rows, columns). ``words`` those of numerics; ``page_bytes`` of the argument
-    with the largest page; ``extra``: inputs of the epilogue."""
+    """The blocks of an output of (planes, rows, columns). ``words``: words of the numerics; ``page_bytes``:
+    largest page of an argument; ``extra``: number of inputs of the epilogue."""
     whole = _up(max(k, 1), 32)
     if words[2]:
         return Blocks(32, 32, (32, 32), 32, 32)
@@ -66,7 +68,8 @@ def blocks_of(
 
 
 def less_of(depth: int, spill: int) -> int:
-    """The next smaller step of K that divides what lies between two spills, 0: none (gr_tt_blocks_less)."""
+    """The next smaller step of K that divides the distance between two spills (gr_tt_blocks_less); 0 if no
+    step is smaller."""
     return next((d for d in range(depth - 32, 0, -32) if spill % d == 0), 0)
 
 
@@ -91,7 +94,8 @@ def _floats(b: Blocks, parts: tuple[int, int]) -> int:
 
 
 def _shrink(b: Blocks) -> bool:
-    """Fewer rows, less of K between two spills, fewer columns; False: no smaller."""
+    """Shrink blocks to fewer rows, less of K between two spills, or fewer columns; False if the blocks cannot
+    be smaller."""
     if b.spill > 0 and b.height > b.strip:
         b.height -= b.strip
         return True

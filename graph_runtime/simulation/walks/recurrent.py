@@ -8,16 +8,14 @@ from ...ir.ops.products.cells import CELLS, held_columns
 from .args import KernelArg, KernelCall, Moves, steps
 from .product import parts_of
 
-__all__ = ["recurrent"]
-
-_ROWS = 32  # GR_TT_CELL_ROWS
-_PEEPHOLES, _LENGTHS, _LATE = 1, 2, 8  # native/kernels/cells.h
+_ROWS = 32  # GR_TT_CELL_ROWS: rows of a block
+_PEEPHOLES, _LENGTHS, _LATE = 1, 2, 8  # flags of native/kernels/cells.h
 _OPS = {cell.gates: op for op, cell in CELLS.items()}
 
 
 def recurrent(call: KernelCall) -> Moves:
-    """A direction of some rows is read and written once, and its weights, too, where a core's L1 holds them;
-    else each step reads them."""
+    """Moves of a recurrent op: each direction is read and written once, in blocks of rows. The weights of a
+    direction are read once for each block if they fit a core's L1, else in each step."""
     gates, weights, *states = call.args[: 1 + len(call.others) + 1]
     rest, flags = list(call.args[len(states) + 2 : -1]), call.words[2]
     directions, batch, hidden = states[0].view
@@ -48,7 +46,7 @@ def _weights(call: KernelCall, weights: KernelArg, gates: int, sizes: tuple[int,
     spans = [steps(width, held)]
     if not whole:
         turns *= count
-        if op == "gru" and not flags & _LATE:  # the hidden gate has a product of its own
+        if op == "gru" and not flags & _LATE:  # the hidden gate is a separate product
             first = 2 * hidden // 32 * 32
             apart = steps(width - first, held)
             spans = [steps(2 * hidden, held), (apart[0] + first, apart[1] + first)]

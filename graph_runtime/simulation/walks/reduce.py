@@ -1,4 +1,4 @@
-"""Walks of the reductions, global pools and argmax among them (native/kernels/tt: reduce.h, rows.h)."""
+"""Walks of reductions, including global pools and argmax (native/kernels/tt: reduce.h, rows.h)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 
 from .args import KernelArg, KernelCall, Moves, cut, moves, steps
 
-__all__ = ["REDUCTIONS"]
-
-_WINDOW, _PLANES = 512, 12  # reduce.h: columns in L1 at a time; axes 2 and 3 of NCHW
+_WINDOW, _PLANES = 512, 12  # columns in L1 at a time (reduce.h); bits of axes 2 and 3 of NCHW
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """As gr_tt_reduce_job: ``lines`` rows of the input meet in one row or element of the output."""
+    """Description of a reduction, as gr_tt_reduce_job. ``lines``: rows of the input that are combined into
+    one row or element of the output. ``last``, ``rows_last``: whether the last dimension, and the one before
+    it, are reduced."""
 
     shape: tuple[int, ...]
     mask: int
@@ -28,7 +28,8 @@ class _Job:
 
 
 def _reduce(call: KernelCall) -> Moves:
-    """Panel by panel, each row that it needs one after the other; a tile's rows are loaded together."""
+    """Moves of a reduction. Each panel loads in turn the rows that it needs; rows of one tile are loaded
+    together."""
     return _walk(call, call.words[0])
 
 
@@ -37,7 +38,8 @@ def _arg(call: KernelCall) -> Moves:
 
 
 def _topk(call: KernelCall) -> Moves:
-    """Rows in windows, whose k are written at once; along another axis 32 columns at a time."""
+    """Moves of topk. Along the last axis, a row is read in windows, and its k results are written at once;
+    along another axis, 32 columns are read at a time."""
     x, out = call.args
     last = call.words[0] >= len(x.shape) - 1
     windows = steps(x.view[2], _WINDOW if last else 32)
@@ -77,7 +79,7 @@ def _walk(call: KernelCall, mask: int) -> Moves:
 def _panels(
     out: KernelArg, height: int, width: int
 ) -> Iterator[tuple[int, tuple[int, int], tuple[int, int]]]:
-    """(plane, (first row, end), (first column, end))"""
+    """Yields (plane, (first row, end), (first column, end)) for each panel."""
     planes, rows, cols = out.view
     for plane in range(planes):
         for r0 in range(0, rows, height):

@@ -1,4 +1,4 @@
-"""Walks of pools and convolutions over volumes, of which images are one plane, and of lrn (native/kernels/tt:
+"""Walks of pools and convolutions over volumes (images are one plane), and of lrn (native/kernels/tt:
 windows.h, conv3d.h, response.h)."""
 
 from __future__ import annotations
@@ -10,20 +10,19 @@ import numpy as np
 
 from .args import KernelCall, Moves, Spans, cut, inside, moves, steps
 
-__all__ = ["VOLUMES", "volume_pool"]
-
-_OUTPUTS, _COLS = 16, 64  # conv3d.h, convolutions.h
-_INPUT = 32768  # conv3d.h
+_OUTPUTS, _COLS = 16, 64  # as in conv3d.h and convolutions.h
+_INPUT = 32768  # as in conv3d.h
 
 
 def _taps(count: int, size: int, kernel: int, stride: int, pad: int, dilation: int) -> np.ndarray:
-    """bool [count, kernel, size]: which element each tap of each window lies on."""
+    """bool [count, kernel, size]: whether the element lies under the tap of the window."""
     at = np.arange(count)[:, None] * stride - pad + np.arange(kernel) * dilation
     return at[..., None] == np.arange(size)
 
 
 def _seen(size: int, out: int, side: int, window: Sequence[int]) -> Spans:
-    """What the windows of each ``side`` outputs look at; ``window``: kernel, stride, pad, dilation."""
+    """Spans of the input that the windows of each group of ``side`` outputs read. ``window``: (kernel,
+    stride, pad, dilation)."""
     kernel, stride, pad, dilation = window
     first, end = steps(out, side)
     return inside(first * stride - pad, (end - first - 1) * stride + (kernel - 1) * dilation + 1, size)
@@ -34,7 +33,8 @@ def _pool(call: KernelCall) -> Moves:
 
 
 def volume_pool(call: KernelCall, words: Sequence[int]) -> Moves:
-    """What a panel's windows look at, in each plane that a tap lies in; indices are stored as values are."""
+    """Moves of a pool: a panel reads the elements under its windows, in each plane that contains a tap;
+    indices are stored in the same way as values."""
     x, out = call.args
     windows = [(words[d], words[3 + d], words[6 + d], words[12 + d]) for d in range(3)]
     tiled = any(a.tiled for a in (*call.args, *call.others))
@@ -48,7 +48,8 @@ def volume_pool(call: KernelCall, words: Sequence[int]) -> Moves:
 
 
 def _lrn(call: KernelCall) -> Moves:
-    """A panel loads what lies a neighbour further, once for each neighbour that there is."""
+    """Moves of lrn: for each existing neighbour channel, a panel loads its part of the input shifted to that
+    channel."""
     x, out = call.args
     size, channels = call.words[0], x.shape[1]
     before, after = min((size - 1) // 2, channels - 1), min(size - 1 - (size - 1) // 2, channels - 1)
@@ -59,7 +60,7 @@ def _lrn(call: KernelCall) -> Moves:
         each = np.minimum(at + before, channels - 1) - np.maximum(at - after, 0) + 1
         loads = np.tile(np.repeat(each, math.prod(x.shape[2:-2])), x.shape[0])
     else:
-        axis = 3 - len(x.shape)  # 0: channels are rows, 1: columns
+        axis = 3 - len(x.shape)  # dimension of the channels: rows (0) or columns (1)
         first, end = spans[axis]
         shifted = [inside(first + s, end - first, channels) for s in range(-before, after + 1)]
         spans[axis] = np.concatenate([s[0] for s in shifted]), np.concatenate([s[1] for s in shifted])
@@ -67,8 +68,8 @@ def _lrn(call: KernelCall) -> Moves:
 
 
 def _conv3d(call: KernelCall) -> Moves:
-    """Windows of some output channels look at all input channels of their group, in each plane that a tap of
-    the depth lies in, and at that tap's weights."""
+    """Moves of conv3d: for some output channels at a time, a window reads all input channels of its group, in
+    each plane under a tap along the depth, and the weights of that tap."""
     x, w, *bias, y = call.args
     words, groups = call.words, call.words[9]
     windows = [(w.shape[2 + d], words[d], words[3 + d], words[6 + d]) for d in range(3)]

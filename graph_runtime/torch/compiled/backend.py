@@ -1,4 +1,4 @@
-"""torch.compile(model, backend="tt"): graphs that torch traced, forward and backward, as programs.
+"""torch.compile(model, backend="tt"): programs from the forward and backward graphs that torch traced.
 
 dynamo --graph--> AOTAutograd --aten, functional--> Compiled --sizes--> CompiledGraph --submit--> handles
 """
@@ -34,21 +34,19 @@ from .fitting import Fit
 from .graphs import lower
 from .open_sizes import OpenSizes
 from .ranges import Ranges, note_bound
-from .sized import SizedPrograms
+from .sized import SizedGraphs
 from .splitting import split, survey
 
-__all__ = ["Compiled", "backend", "compile_graph"]
-
-# after a graph break dynamo looks at every Python frame: at those of our kernels it shall not
+# after a graph break dynamo looks at every Python frame; frames of our kernels must be skipped
 torch._dynamo.trace_rules.add("graph_runtime")
 
 _numbers = itertools.count()
 
 
 class Compiled:
-    """A graph of aten operations, run as programs: of the sizes that it was traced with, or, where it leaves
-    some open, of buckets (sized.py). One with nodes that cannot be lowered runs as pieces, which are such
-    graphs, and these nodes."""
+    """A graph of aten operations, run as programs. A graph with fixed sizes has one program; a graph with
+    open sizes has programs for buckets of sizes (sized.py). If some nodes cannot be lowered, the graph runs
+    in pieces: each piece of lowerable nodes is a Compiled of its own, and the other nodes run one by one."""
 
     name: str
     options: BackendOptions
@@ -65,14 +63,17 @@ class Compiled:
         self._wide, self._reason = wide, ""
         self._made = 0
         self._only: CompiledGraph | None = None
-        self._sized: SizedPrograms | None = None
+        self._sized: SizedGraphs | None = None
         self._pieces: torch.fx.GraphModule | None = None
         if all(_is_static(x) for x in examples):
             self._only = self._of_sizes(examples)[0]
-            self._choose = self._the_one
+            self._choose: Callable[..., tuple[CompiledGraph | None, Fit | None]] = lambda _: (
+                self._only,
+                None,
+            )
         else:
             sizes = OpenSizes.of(gm) if options.buckets else None
-            self._sized = SizedPrograms(sizes, options.max_programs, self._lower, self._program)
+            self._sized = SizedGraphs(sizes, options.max_programs, self._lower, self._program)
             self._choose = self._of_sizes
 
     def __call__(self, *args: Any) -> Any:
@@ -80,16 +81,13 @@ class Compiled:
         if program is not None:
             try:
                 return program(args, fit)
-            except Unsupported as refused:  # these values; others may fit again
+            except Unsupported as refused:  # these values are refused; other values may be accepted
                 self._give_up(str(refused), refused)
             except (KernelError, DeviceMemoryError) as error:
                 self._give_up(f"run error: {error}", error)
         if journal.forbidden():
             self._give_up(self._reason)
         return self.gm(*args) if self._pieces is None else self._pieces(*args)
-
-    def _the_one(self, args: Sequence[Any]) -> tuple[CompiledGraph | None, Fit | None]:
-        return self._only, None
 
     def _of_sizes(self, args: Sequence[Any]) -> tuple[CompiledGraph | None, Fit | None]:
         try:
@@ -115,7 +113,8 @@ class Compiled:
         return made
 
     def _split(self, cause: Unsupported) -> bool:
-        """Run this graph in pieces from now on, if some of its nodes can be lowered; else False."""
+        """Make this graph run in pieces from now on. Return False if pieces are not allowed, or if no node
+        can be lowered."""
         if self.options.fallback != "cpu" or journal.forbidden():
             return False
         refused = survey(self.gm, pins=self.options.placement, wide=self._wide)
@@ -143,8 +142,9 @@ class Compiled:
 
 
 class Ranged:
-    """A graph with 64-bit integers, of which programs compute 32 bits: a Compiled for each set of nodes whose
-    integers may not fit in a call. Results know how large they are."""
+    """A graph with 64-bit integers, for which programs compute in 32 bits. The nodes whose
+    integers may not fit differ between calls; each set of such nodes has its own Compiled. Results carry the
+    bounds of their integers."""
 
     def __init__(self, ranges: Ranges, make: Callable[[Set[torch.fx.Node]], Compiled]):
         self._ranges, self._make = ranges, make
@@ -173,10 +173,10 @@ def _is_static(x: Any) -> bool:
 
 
 def compile_graph(kind: str, options: BackendOptions) -> Callable[[torch.fx.GraphModule, Sequence[Any]], Any]:
-    """A compiler of AOTAutograd's for graphs of a kind: "forward", "backward" or "inference"."""
+    """A compiler that AOTAutograd calls for graphs of one ``kind``: "forward", "backward" or "inference"."""
 
     def compiler(gm: torch.fx.GraphModule, examples: Sequence[Any]) -> Any:
-        if kind != "backward":  # whose nodes have no names that a user knows
+        if kind != "backward":  # unchecked for backward: users do not know its nodes
             require_places(options.placement, [node.name for node in gm.graph.nodes])
         return make_boxed_func(_compiled(gm, examples, kind, options))
 
@@ -190,8 +190,7 @@ def backend(
     options: Mapping[str, Any] | None = None,
     mode: str | None = None,
 ) -> Any:
-    """The backend of torch.compile, found by the entry point "tt". Raises InputError for options that
-    it does not have."""
+    """The backend of torch.compile, found by the entry point "tt". Raises InputError for unknown options."""
     if mode not in (None, "default"):
         raise GraphRuntimeError(f'backend "tt" has no mode {mode!r}: say options={{...}}', got=mode)
     chosen = read(options)

@@ -13,21 +13,27 @@ from ...base.errors import InputError, PlanError, did_you_mean
 from ...base.machine.devices import cpu, parse
 from ...ir.ops.numerics import NAMES, options_error
 from ...ir.ops.registry import all_ops
-from ...plan.defaults import read_formats
+from ...plan.supports import read_formats
 from ..store import devices
-
-__all__ = ["BackendOptions", "read", "require_places"]
 
 
 @dataclass(frozen=True)
 class BackendOptions:
-    """``fidelity`` of products on tt ("LoFi" to "HiFi4"), ``dst`` what their sums are kept in, ``numerics``
-    "fast", "exact" or "ttnn" arithmetic there; ``formats`` {device or kind: format of its floats}, or one
-    format for tt; ``placement`` {glob of op or node names: device}; ``trace`` a folder for the predicted
-    timeline of each program; ``fallback``: "cpu" (operations without a kernel on tt run on the CPU, in the
-    same program), "eager" (a graph that has one runs op by op) or "error" (neither); ``max_programs`` of one
-    graph, one for a range of its sizes: the one that was used longest ago goes for another; ``buckets``:
-    whether a program may serve smaller sizes than its own, where padding is proven harmless."""
+    """The options of one call of torch.compile.
+
+    ``fidelity``: math fidelity of matrix products on tt, "LoFi" to "HiFi4".
+    ``dst``: format of the sums of products.
+    ``numerics``: numerics of tt's arithmetic: "fast", "exact" or "ttnn".
+    ``formats``: {device or kind of device: format of its floats}, or one format for tt.
+    ``placement``: {glob of op or node names: device}.
+    ``trace``: folder for the predicted timeline of each program.
+    ``fallback``: treatment of operations without a kernel on tt: "cpu" (they run on the CPU, in the same
+    program), "eager" (a graph with such an operation runs op by op) or "error" (neither).
+    ``max_programs``: greatest number of programs of one graph, each for a range of sizes. A further program
+    replaces the least recently used program.
+    ``buckets``: whether a program may serve smaller sizes than the sizes for which it was made, if padding is
+    proven harmless.
+    """
 
     fidelity: str | None = None
     dst: str | None = None
@@ -41,7 +47,7 @@ class BackendOptions:
 
     @property
     def arithmetic(self) -> dict[str, dict[str, str]]:
-        """Numerics as plan() takes them."""
+        """The option ``numerics`` in the form that plan() takes."""
         said = {name: getattr(self, name) for name in NAMES if getattr(self, name) is not None}
         return {"tt": said} if said else {}
 
@@ -50,17 +56,14 @@ _FALLBACKS = ("cpu", "eager", "error")
 
 
 def read(given: Mapping[str, Any] | None) -> BackendOptions:
-    """Options of what a user gave. Raises InputError for a name or a value that is none, with "did you mean",
-    DeviceError for a device that is none."""
+    """The user's options, checked. Raises InputError for an unknown name or a wrong value, with a "did you
+    mean" hint; DeviceError for an unknown device."""
     known = {f.name for f in fields(BackendOptions)}
     given = dict(given or {})
     for name in given:
         if name not in known:
-            raise InputError(
-                f'backend "tt" has no option {name!r}{did_you_mean(name, known)}',
-                got=name,
-                wanted=sorted(known),
-            )
+            text = f'backend "tt" has no option {name!r}{did_you_mean(name, known)}'
+            raise InputError(text, got=name, wanted=sorted(known))
     if reason := options_error({key: given[key] for key in NAMES if given.get(key) is not None}):
         raise InputError(f"option {reason}", wanted=NAMES)
     if isinstance(given.get("formats"), str):
@@ -78,12 +81,11 @@ def read(given: Mapping[str, Any] | None) -> BackendOptions:
         given["trace"] = Path(given["trace"])
     made = BackendOptions(**given)
     if made.fallback not in _FALLBACKS:
-        raise InputError(
+        text = (
             f"option fallback is one of {', '.join(_FALLBACKS)}, got {made.fallback!r}"
-            f"{did_you_mean(str(made.fallback), _FALLBACKS)}",
-            got=made.fallback,
-            wanted=_FALLBACKS,
+            f"{did_you_mean(str(made.fallback), _FALLBACKS)}"
         )
+        raise InputError(text, got=made.fallback, wanted=_FALLBACKS)
     if type(made.max_programs) is not int or made.max_programs < 1:
         raise InputError(
             f"option max_programs is 1 or more, got {made.max_programs!r}", got=made.max_programs
@@ -104,7 +106,7 @@ def require_places(placement: Mapping[str, str], nodes: Collection[str]) -> None
 
 
 def _names(option: str, given: Any) -> dict[str, str]:
-    """An option that is a mapping of names. Raises InputError for another."""
+    """The value of an option that maps names to names. Raises InputError for anything else."""
     if not isinstance(given, Mapping):
         raise InputError(f"option {option} is a mapping, got {given!r}", got=type(given).__name__)
     for key, value in given.items():

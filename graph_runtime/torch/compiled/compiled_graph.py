@@ -1,5 +1,5 @@
-"""A lowered graph as a program that is submitted: weights and activations are handles, nothing is waited for
-but what torch wants on the CPU."""
+"""A lowered graph as a program that is submitted: weights and activations are handles; a call waits only for
+results that torch wants on the CPU."""
 
 from __future__ import annotations
 
@@ -35,19 +35,17 @@ from .backend_options import BackendOptions
 from .emitter import Lowered, Output
 from .fitting import Fit
 
-__all__ = ["CompiledGraph"]
-
-_ALIGNMENT = 64  # of host memory that kernels read where it is
+_ALIGNMENT = 64  # alignment of host memory that kernels read in place
 
 
 class CompiledGraph:
-    """``program(args)``: the graph's results as torch tensors, in torch's order. ``notes``: how rewriting
-    made its nodes fewer.
+    """A lowered graph with its program. A call ``program(args)`` returns the graph's results as torch
+    tensors, in torch's order. ``notes``: the rewrites of its nodes.
 
-    Arguments on a device are handed over where they are; in another layout than the program wants, a copy is
-    made once and kept with the storage until it is written. A program of a ``bucket`` is called with how it
-    fits the sizes of the arguments. Raises what planning and running raise; a call, Unsupported where an
-    integer of an argument on the CPU does not fit 32 bits.
+    Arguments on a device are read in place. If the program needs another layout, a copy is made once and kept
+    with the storage until the storage is written. A program of a ``bucket`` is called with a Fit for the
+    sizes of the arguments. Raises what planning and running raise; a call raises Unsupported if an integer of
+    a CPU argument does not fit 32 bits.
     """
 
     name: str
@@ -117,16 +115,16 @@ class CompiledGraph:
                 self._tick()
             for x, value in zip((args[number] for number, *_ in self._inputs), values, strict=True):
                 if x.is_cpu and isinstance(value, Tensor):
-                    memory: Any = value.buffer  # what borrows has one
-                    memory.wait(write=True)  # torch writes its memory as soon as we return
+                    memory: Any = value.buffer  # not None, because the tensor borrows x's memory
+                    memory.wait(write=True)  # torch may write the memory as soon as this method returns
         outputs: Sequence[Output] = self.outputs
         if fit is not None:
             outputs, made = fit.outputs, [fit.cut(number, value) for number, value in enumerate(made)]
         return [self._result(output, made, args) for output in outputs]
 
     def _of_cpp(self) -> Any:
-        """What submits arguments as they are and makes torch tensors of outputs without Python's way; None
-        where there is more to do."""
+        """A C++ function that submits arguments unchanged and makes torch tensors of the outputs; None if the
+        program needs conversions or other work in Python."""
         made = {output.number: output for output in self.outputs if output.number is not None}
         if self.on_cpu or self._random or self._said or len(made) != len(self._submitter.slots_of_outputs):
             return None
@@ -151,7 +149,7 @@ class CompiledGraph:
         return self._submitter.in_cpp(given, forms, adopt)
 
     def _tick(self) -> None:
-        """Let the clock of its device go on by its time."""
+        """Advance the device's clock by the program's time."""
         assert self.plan is not None
         for device in self.plan.devices:
             if device in devices():
@@ -170,7 +168,7 @@ class CompiledGraph:
         return base if base.spec is spec else prepared(x, base, spec.layout, spec.device)
 
     def _fitted(self, fit: Fit, name: str, x: torch.Tensor, spec: TensorSpec) -> Any:
-        """An argument at the sizes of the bucket."""
+        """An argument, padded to the sizes of the bucket."""
         if not fit.pads(name):
             return self._value(x, spec)
         if x.is_cpu:
@@ -178,7 +176,7 @@ class CompiledGraph:
         return fit.padded(name, _image(x))
 
     def _made_here(self, fit: Fit | None) -> list[Any]:
-        """What is hoisted, and what says the sizes."""
+        """Values of the hoisted inputs, and of the inputs that tell the real sizes to the program."""
         if fit is None:
             return [array_of(make()) for _, make in self._random]
         makers = dict(fit.random)
@@ -193,7 +191,7 @@ class CompiledGraph:
         values = made[output.number]
         if output.device.type == "cpu":
             array = values.numpy()
-            if kind_of(_narrow(output.dtype)).raw:  # stored as values, not as words
+            if kind_of(_narrow(output.dtype)).raw:  # the device stores values, not words of another dtype
                 return torch.from_numpy(array.reshape(values.type.shape))
             return tensor_of(array, _narrow(output.dtype), values.type.shape).to(output.dtype)
         index = output.device.index or 0
@@ -206,7 +204,8 @@ class CompiledGraph:
 
 
 def _rewritten(model: Model, used: Sequence[Device]) -> Model:
-    """The model with patterns found and elementwise operations fused; weights are inputs, no constants."""
+    """The model after pattern rewrites and fusion of elementwise operations; weights are inputs, not
+    constants."""
     if not model.graph.num_nodes:
         return model
     nodes = int((model.graph.func_id >= 0).sum())
@@ -216,7 +215,7 @@ def _rewritten(model: Model, used: Sequence[Device]) -> Model:
 
 
 def _present(options: Any, used: Sequence[Device]) -> Any:
-    """Options of devices and kinds that a program uses."""
+    """The options that concern the devices and kinds that a program uses."""
     names = {str(d) for d in used} | {d.kind for d in used}
     return {key: value for key, value in options.items() if key in names} or None
 
@@ -226,7 +225,8 @@ def _narrow(dtype: torch.dtype) -> torch.dtype:
 
 
 def _on_host(x: torch.Tensor, device: Device) -> Any:
-    """A CPU tensor as an input: where it is if kernels can read it there, else its values."""
+    """A CPU tensor as an input: its memory is borrowed if kernels can read it in place, else the values are
+    copied."""
     if x.dtype == torch.int64:
         x = _fitting(x)
     array = values_of(x)
@@ -236,7 +236,7 @@ def _on_host(x: torch.Tensor, device: Device) -> Any:
 
 
 def _fitting(x: torch.Tensor) -> torch.Tensor:
-    """64-bit integers as 32-bit ones. Raises Unsupported where one does not fit."""
+    """64-bit integers as 32-bit integers. Raises Unsupported if an integer does not fit."""
     narrow = x.to(torch.int32)
     if not torch.equal(narrow.to(torch.int64), x):
         text = f"an argument has the number {int(x[narrow != x].flatten()[0])}, which does not fit 32 bits"
@@ -262,7 +262,8 @@ def _image(x: torch.Tensor) -> Tensor:
 
 
 def prepared(x: torch.Tensor, base: Tensor, layout: Any, device: Device) -> Tensor:
-    """The values of a tensor in the layout that a program wants; made once, kept with the storage."""
+    """The values of a tensor in the layout that a program needs. They are converted once and kept with the
+    storage."""
     store = store_of(x)
     key = (layout, device, x.dtype, x.shape, x.stride(), x.storage_offset())
     found = store.images.get(key)

@@ -1,4 +1,4 @@
-"""The dynamic sizes of an exported program, by the names that they have in torch.export."""
+"""The dynamic sizes of an exported program, under their names in torch.export."""
 
 from __future__ import annotations
 
@@ -15,17 +15,15 @@ from ...frontends.onnx.dynamic import PortInfo
 from ...ir.model import Model
 from .open_sizes import OpenSizes
 
-__all__ = ["Dims"]
-
-_MOST_PROGRAMS = 64  # of one bundle
-_MOST_GUESSED = 64  # the greatest size that a bundle has unasked, but for the example's
+_MOST_PROGRAMS = 64  # maximum number of programs of one bundle
+_MOST_GUESSED = 64  # greatest default size in a bundle, apart from the example's size
 
 
 @dataclass(frozen=True)
 class Dims:
-    """``names`` {symbol: the name of its Dim, or its own}; ``ranges`` {symbol: (least, most)}; ``examples``
-    {symbol: the size that it was exported with}; ``inputs`` {argument of forward(): its shape, of sizes and
-    names}."""
+    """The dynamic sizes. ``names`` {symbol: name of its Dim, or the symbol itself if it has no Dim};
+    ``ranges`` {symbol: (least, most)}; ``examples`` {symbol: the size with which the program was exported};
+    ``inputs`` {argument of forward(): its shape, made of numbers and names}."""
 
     open_sizes: OpenSizes
     names: Mapping[str, str]
@@ -34,16 +32,16 @@ class Dims:
     inputs: Mapping[str, tuple[int | str, ...]]
 
     @classmethod
-    def of(cls, program: torch.export.ExportedProgram) -> Dims | None:
-        """None for a program whose sizes are fixed. Raises InputError where they do not follow from its
-        inputs."""
-        nodes = [node for node in program.graph_module.graph.nodes if node.op == "placeholder"]
+    def of(cls, exported: torch.export.ExportedProgram) -> Dims | None:
+        """The dynamic sizes of an exported program; None if all are fixed. Raises InputError if the inputs do
+        not determine them."""
+        nodes = [node for node in exported.graph_module.graph.nodes if node.op == "placeholder"]
         if not any(isinstance(n, torch.SymInt) for node in nodes for n in _shape(node)):
             return None
-        found = OpenSizes.of(program.graph_module)
+        found = OpenSizes.of(exported.graph_module)
         if found is None:
             raise InputError("the exported program has dynamic sizes that its inputs do not say one by one")
-        user = set(program.graph_signature.user_inputs)
+        user = set(exported.graph_signature.user_inputs)
         inputs = {node.name: _shape(node) for node in nodes if node.name in user}
         names: dict[str, str] = {}
         examples: dict[str, int] = {}
@@ -52,7 +50,7 @@ class Dims:
                 if isinstance(size, torch.SymInt) and str(size) in found.found:
                     names.setdefault(str(size), _debug_name(size, name, axis))
                     examples[str(size)] = size.node.hint
-        bounds = {str(symbol): each for symbol, each in program.range_constraints.items()}
+        bounds = {str(symbol): each for symbol, each in exported.range_constraints.items()}
         ranges = {s: (max(1, _whole(bounds[s].lower, 1)), _whole(bounds[s].upper, 2**31 - 1)) for s in names}
         shapes = {
             name: tuple(names.get(str(n), str(n)) if isinstance(n, torch.SymInt) else n for n in shape)
@@ -61,12 +59,12 @@ class Dims:
         return cls(found, names, ranges, examples, shapes)
 
     def arguments_at(self, sizes: Mapping[str, int]) -> list[Any]:
-        """The graph's arguments without values; ``sizes`` {symbol: size}."""
+        """The graph's arguments as tensors without values; ``sizes`` {symbol: size}."""
         return self.open_sizes.arguments_at(sizes)
 
     def complete(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """{symbol: size} of sizes by name. Raises InputError for one that is missing, unknown or not in its
-        range."""
+        """{symbol: size}, from sizes by name. Raises InputError for a size that is missing, unknown or out of
+        its range."""
         given = self._by_symbol({name: [size] for name, size in sizes.items()})
         for symbol, name in self.names.items():
             if symbol not in given:
@@ -75,8 +73,8 @@ class Dims:
         return {symbol: given[symbol][0] for symbol in self.names}
 
     def combinations(self, sizes: Mapping[str, Sequence[int]] | None) -> list[dict[str, int]]:
-        """What a bundle has programs for, as {symbol: size}. Raises InputError as ``complete``, and for too
-        many."""
+        """Combinations of sizes for which a bundle has programs, as {symbol: size}. Raises InputError as
+        ``complete`` does, and for too many combinations."""
         given = self._by_symbol(sizes or {})
         chosen = {symbol: given.get(symbol) or self._guessed(symbol) for symbol in self.names}
         made = [dict(zip(chosen, each, strict=True)) for each in itertools.product(*chosen.values())]
@@ -91,7 +89,7 @@ class Dims:
         return made
 
     def ports(self, model: Model) -> tuple[list[PortInfo], list[PortInfo]]:
-        """The inputs and outputs of the model as a flow has them."""
+        """Inputs and outputs of the model as ports of a flow."""
         inputs, outputs = _types(model)
         own = [PortInfo(name, dtype, self.inputs[name]) for name, (_, dtype) in inputs.items()]
         return own, [PortInfo(name, dtype, None) for name, (_, dtype) in outputs.items()]
@@ -123,7 +121,7 @@ def _shape(node: torch.fx.Node) -> tuple[Any, ...]:
 
 
 def _debug_name(size: torch.SymInt, name: str, axis: int) -> str:
-    """The name of the Dim of an axis; the symbol's where it has none."""
+    """The name of the Dim of an axis, or of its symbol if the axis has no Dim."""
     known = getattr(size.node.shape_env, "source_name_to_debug_name", {})
     return str(known.get(f"L['{name}'].size()[{axis}]", size))
 
@@ -131,12 +129,12 @@ def _debug_name(size: torch.SymInt, name: str, axis: int) -> str:
 def _whole(bound: Any, other: int) -> int:
     try:
         return int(bound)
-    except (TypeError, ValueError, OverflowError, AttributeError):  # infinity
+    except (TypeError, ValueError, OverflowError, AttributeError):  # infinity cannot become an int
         return other
 
 
 def _types(model: Model) -> tuple[dict[str, Any], dict[str, Any]]:
-    """{name: (shape, dtype)} of the inputs that are no constants, and of the outputs."""
+    """{name: (shape, dtype)} of the inputs that are not constants, and of the outputs."""
     graph = model.graph
     kinds = {n: graph.entry_type(e) for n, e in zip(graph.input_names, graph.input_eids, strict=True)}
     inputs = {name: (kinds[name].shape, kinds[name].dtype) for name in model.input_names}

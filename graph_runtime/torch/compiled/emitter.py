@@ -1,4 +1,4 @@
-"""Rules as nodes of a graph: what a lowered graph is made of, and the GraphEmitter that adds to it."""
+"""Rules as nodes of a graph: the parts of a lowered graph, and the GraphEmitter, which adds nodes."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import torch
 
 from ...base import dtypes
 from ...base.errors import GraphError, UnsupportedOpError
-from ...ir.builder import GraphBuilder, Value
+from ...ir.builder import GraphBuilder, NodeValue
 from ...ir.ops import registry
-from ...ir.ops.select import select
+from ...ir.ops.rules import select
+from ...ir.value import Value
 from ..counters import Unsupported
 from ..store import devices
-
-__all__ = ["CPU", "GraphEmitter", "Lowered", "Output", "SizeInt", "Turned"]
 
 CPU = "cpu:0"
 
 
 @dataclass(frozen=True)
 class Output:
-    """A result of a graph. ``number``: which output of ours; else ``argument``: it is this argument as it is;
-    else ``constant``. ``dtype`` and ``device`` are those that torch expects of it, None but for a number."""
+    """A result of a graph, whose value one of three fields gives. ``number``: number of the output of our
+    graph; ``argument``: number of the argument that is returned unchanged; ``constant``: the value itself.
+    ``dtype`` and ``device`` are those that torch expects; None if the result is a number."""
 
     number: int | None = None
     argument: int | None = None
@@ -37,10 +37,15 @@ class Output:
 
 @dataclass
 class Lowered:
-    """``inputs``: (argument number, name) of our graph's inputs; ``hoisted``: (name, function of no arguments
-    that makes the values on the host): random numbers, and what follows from open sizes; ``outputs`` in
-    torch's order; ``on_cpu``: {(op, device, reason): how many} nodes of a device's graph that stand on the
-    CPU, unasked; ``used`` devices."""
+    """A lowered graph.
+
+    ``inputs``: (argument number, name) of each input of our graph that is an argument.
+    ``hoisted``: (name, function without arguments that makes the values on the host) of each input with
+    random numbers, or with values that depend on open sizes.
+    ``outputs``: the results, in torch's order.
+    ``on_cpu``: {(op, device, reason): number of nodes of the device's graph that fell back to the CPU}.
+    ``used``: the devices that nodes run on.
+    """
 
     builder: GraphBuilder
     inputs: list[tuple[int, str]] = field(default_factory=list)
@@ -51,14 +56,14 @@ class Lowered:
 
 
 class SizeInt(int):
-    """A number that follows from open sizes: where it is a value of the graph, it is an input of it, as a
-    program may serve several sizes."""
+    """A number that depends on open sizes. If a rule needs the number as a value, the value is an input
+    of the graph, because a program may serve several sizes."""
 
 
-@dataclass
-class Turned:
-    """A value with its last two dimensions swapped, while no op needs it so (then it is ``made``): products
-    do that themselves."""
+@dataclass(eq=False)
+class Turned(Value):
+    """A value with its last two dimensions swapped. Matrix products transpose their operands themselves; the
+    transpose node is ``made`` only when another op reads the value."""
 
     source: Any
     perm: tuple[int, ...]
@@ -72,10 +77,18 @@ class Turned:
     def shape(self) -> tuple[int, ...]:
         return tuple(self.source.shape[i] for i in self.perm)
 
+    def emit(self, op: str, /, *operands: Any, **attrs: Any) -> Any:
+        """A node in the graph of the value ``source``."""
+        return self.source.emit(op, *operands, **attrs)
+
+    def scalar(self, number: Any, dtype: str | None = None) -> Any:
+        """A constant of the graph."""
+        return self.source.scalar(number, dtype)
+
 
 class GraphEmitter:
-    """The Emitter that adds nodes to a builder, on ``device``, or on the CPU where that device has
-    no kernel (unless ``strict``) or ``pins`` {glob of op or node names: device} say so."""
+    """The Emitter that adds nodes to a builder. A node runs on ``device``, on the CPU if that device has no
+    kernel (unless ``strict``), or where ``pins`` {glob of op or node names: device} put it."""
 
     builder: GraphBuilder
     lowered: Lowered
@@ -86,20 +99,22 @@ class GraphEmitter:
     used: Set[Any] = frozenset()
 
     graph = True
-    narrow = True  # 64-bit integers are int32, or
-    integers = "int32"  # int64 on the host
+    narrow = True  # 64-bit integers are passed as the dtype ``integers``
+    integers = "int32"  # the dtype is "int64" on the host
 
     def __init__(self, lowered: Lowered, pins: Mapping[str, str], strict: bool):
         self.lowered, self.builder, self.pins, self.strict = lowered, lowered.builder, pins, strict
+        self.builder.emitter = self
         self.device, self.name = CPU, ""
-        self._constants: dict[tuple[str, str, bytes, tuple[int, ...]], Value] = {}
-        self._where: dict[int, str] = {}  # of each node
-        self._products: dict[int, Value] = {}  # of products, and reshapes that keep their rows
-        self.inputs: set[int] = set()  # nodes that are inputs or constants
+        self._constants: dict[tuple[str, str, bytes, tuple[int, ...]], NodeValue] = {}
+        self._where: dict[int, str] = {}  # {node id: device}
+        self._products: dict[int, NodeValue] = {}  # {node id: product}, also for reshapes of products
+        self.inputs: set[int] = set()  # ids of nodes that are inputs or constants
 
     def op(self, name: str, *values: Any, **attrs: Any) -> Any:
-        """A node of a registry op: its Value, a tuple of several; None for an attribute leaves it out. Raises
-        Unsupported where there is no such op, or it does not take these types."""
+        """The value of a new node of a registry op, or a tuple of values for several outputs. An attribute of
+        value None is left out. Raises Unsupported if there is no such op, or if the op does not take these
+        types."""
         if registry.get(name) is None:
             raise Unsupported(f"the registry has no op {name}")
         if name == "transpose" and _swaps_last(attrs["perm"]) and not isinstance(values[0], Turned):
@@ -110,14 +125,14 @@ class GraphEmitter:
         return self._add(name, given, {key: value for key, value in attrs.items() if value is not None})
 
     def plain(self, value: Any) -> Any:
-        """A value as a node gives it."""
+        """The value of a node; a pending transposition becomes a node."""
         if not isinstance(value, Turned):
             return value
         if value.made is None:
             value.made = self._add("transpose", [self.plain(value.source)], {"perm": value.perm})
         return value.made
 
-    def _add(self, name: str, given: Sequence[Value], attrs: Mapping[str, Any]) -> Any:
+    def _add(self, name: str, given: Sequence[NodeValue], attrs: Mapping[str, Any]) -> Any:
         entry = registry.require(name)
         on = self.where(given[0]) if entry.is_nop else self._device_for(entry, given, attrs)
         try:
@@ -133,15 +148,16 @@ class GraphEmitter:
                 self._products[made.nid] = made if name == "matmul" else source
         return made
 
-    def product_of(self, value: Any) -> Value | None:
-        """The product that a value is, but for its leading dimensions; None where it is none."""
+    def product_of(self, value: Any) -> NodeValue | None:
+        """The matrix product that a value is, or that the value reshapes without changing the last axis. None
+        for any other value."""
         return None if isinstance(value, Turned) else self._products.get(value.nid)
 
-    def where(self, value: Value) -> str:
+    def where(self, value: NodeValue) -> str:
         """The device that a value is on."""
         return self._where[value.nid]
 
-    def input(self, name: str, shape: Sequence[int], dtype: str, device: str) -> Value:
+    def input(self, name: str, shape: Sequence[int], dtype: str, device: str) -> NodeValue:
         """An input of the graph."""
         made = self.builder.input(name, tuple(map(int, shape)), dtype, device=device)
         self._where[made.nid] = device
@@ -149,14 +165,14 @@ class GraphEmitter:
         self.inputs.add(made.nid)
         return made
 
-    def copy(self, value: Value) -> Value:
-        """The value on the device that is the current one."""
+    def copy(self, value: NodeValue) -> NodeValue:
+        """The value, copied to the current device."""
         made = self.builder.copy(value, self.device)
         self._where[made.nid] = self.device
         self.lowered.used.add(self.device)
         return made
 
-    def _device_for(self, entry: Any, given: Sequence[Value], attrs: Mapping[str, Any]) -> str:
+    def _device_for(self, entry: Any, given: Sequence[NodeValue], attrs: Mapping[str, Any]) -> str:
         wanted = self.device
         for glob, device in self.pins.items():
             if fnmatchcase(entry.name, glob) or fnmatchcase(self.name, glob):
@@ -182,18 +198,16 @@ class GraphEmitter:
             return CPU
         return wanted
 
-    def scalar(self, number: Any, dtype: str) -> Value:
+    def scalar(self, number: Any, dtype: str) -> NodeValue:
         if not isinstance(number, SizeInt):
             return self.array(number, dtype)
-        name, made = (
-            f"hoisted_{len(self.lowered.hoisted)}",
-            torch.tensor(int(number), dtype=getattr(torch, dtype)),
-        )
+        name = f"hoisted_{len(self.lowered.hoisted)}"
+        made = torch.tensor(int(number), dtype=getattr(torch, dtype))
         self.lowered.hoisted.append((name, lambda: made))
         return self.input(name, (), dtype, self.device if self._holds(dtype) else CPU)
 
-    def array(self, values: Any, dtype: str) -> Value:
-        """A constant of the graph. Raises Unsupported for an integer that does not fit the dtype."""
+    def array(self, values: Any, dtype: str) -> NodeValue:
+        """A constant of the graph. Raises Unsupported for an integer that the dtype cannot hold."""
         array = np.asarray(values)
         narrow = array.astype(dtypes.to_numpy(dtype))
         if array.dtype.kind in "iu" and narrow.dtype.kind in "iu" and (narrow != array).any():
@@ -211,7 +225,7 @@ class GraphEmitter:
         return found
 
     def _holds(self, dtype: str) -> bool:
-        """Whether the current device computes with a dtype."""
+        """Whether the current device can compute with a dtype."""
         if self.device == CPU:
             return True
         there = next(d for d in devices() if str(d) == self.device)
@@ -233,7 +247,8 @@ def _swaps_last(perm: Sequence[int]) -> bool:
 
 
 def _with_flags(values: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
-    """Operands of a product that are turned, as they were, and the attributes that say so."""
+    """A matrix product's operands without their transpositions, and the attributes that stand for the
+    transpositions."""
     names, attrs, plain = ("transpose_a", "transpose_b"), dict(attrs), []
     for value, name in zip(values, names, strict=False):
         turned = isinstance(value, Turned)

@@ -1,7 +1,7 @@
-"""Exported programs of torch as bundles, which run without torch.
+"""Bundles of torch's exported programs, which run without torch.
 
 export(torch.export.export(model.cpu().eval(), (x,)), "model.bundle", devices=("tt:0", "cpu:0"))
-export(program, "model.bundle", sizes={"batch": [1, 8, 32]})      with dynamic sizes
+export(exported_program, "model.bundle", sizes={"batch": [1, 8, 32]})      with dynamic sizes
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ from .dims import Dims
 from .graphs import lower
 from .ranges import Ranges
 
-__all__ = ["export", "to_model"]
-
 _KIND = torch.export.graph_signature.InputKind
 
 
@@ -37,58 +35,56 @@ def to_model(
     device: str | Device = "cpu:0",
     sizes: Mapping[str, int] | None = None,
 ) -> Model:
-    """The Model of an exported program: its parameters are constants, its inputs have the names of
-    forward()'s arguments. 64-bit integers are int64 on a CPU; for tt they are int32 where they are proven to
-    fit, else int64 on the host. ``sizes`` {dynamic dimension: its size}, by the name of its Dim.
+    """The Model of an exported program: its parameters are constants, and its inputs have the names of
+    forward()'s arguments. 64-bit integers are int64 on a CPU; for tt they are int32 if they are proven to
+    fit, else int64 on the host. ``sizes``: {name of the Dim of a dynamic dimension: its size}.
 
-    Raises InputError for what is no exported program, one that changes its buffers (a model in training), or
-    sizes that it has not; UnsupportedOpError where an operation cannot be lowered.
+    Raises InputError for anything but an exported program, for an exported program that changes its buffers
+    (a model in training), and for sizes outside of its ranges; UnsupportedOpError if an operation cannot be
+    lowered.
     """
     return _model_at(_decomposed(program), str(device), sizes)
 
 
 def _model_at(
-    program: torch.export.ExportedProgram, device: str, sizes: Mapping[str, int] | None = None
+    exported: torch.export.ExportedProgram, device: str, sizes: Mapping[str, int] | None = None
 ) -> Model:
-    """The Model of a decomposed program."""
-    dims = Dims.of(program)
+    """The Model of a decomposed exported program."""
+    dims = Dims.of(exported)
     if dims is None and sizes:
         raise InputError(f"the exported program has no dynamic sizes, got {dict(sizes)}", got=dict(sizes))
     chosen = {} if dims is None else dims.complete(sizes or {})
-    values = _values(program) if dims is None else dims.arguments_at(chosen)
-    return _model(program, device, values, _whole(program, device, chosen))
+    if dims is None:
+        values = [n.meta["val"] for n in exported.graph_module.graph.nodes if n.op == "placeholder"]
+    else:
+        values = dims.arguments_at(chosen)
+    return _model(exported, device, values, _whole(exported, device, chosen))
 
 
-def _decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    if not isinstance(program, torch.export.ExportedProgram):
-        raise InputError(
-            f"export takes what torch.export.export(model, args) gives, got {type(program).__name__}",
-            got=type(program).__name__,
-        )
-    program = program.run_decompositions(table())
-    if program.graph_signature.buffers_to_mutate:
-        changed = ", ".join(program.graph_signature.buffers_to_mutate.values())
+def _decomposed(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    if not isinstance(exported, torch.export.ExportedProgram):
+        text = f"export takes what torch.export.export(model, args) gives, got {type(exported).__name__}"
+        raise InputError(text, got=type(exported).__name__)
+    exported = exported.run_decompositions(table())
+    if exported.graph_signature.buffers_to_mutate:
+        changed = ", ".join(exported.graph_signature.buffers_to_mutate.values())
         raise InputError(
             f"the exported program changes its buffers ({changed}): call model.eval() before "
             "torch.export.export",
             got=changed,
         )
-    return program
+    return exported
 
 
-def _values(program: torch.export.ExportedProgram) -> list[Any]:
-    return [node.meta["val"] for node in program.graph_module.graph.nodes if node.op == "placeholder"]
-
-
-def _whole(program: torch.export.ExportedProgram, device: str, sizes: Mapping[str, int]) -> Set[Node]:
-    """The nodes, arguments among them, whose 64-bit integers are int64: on a CPU all. ``sizes`` {symbol: the
-    greatest size}."""
-    gm, signature = program.graph_module, program.graph_signature
+def _whole(exported: torch.export.ExportedProgram, device: str, sizes: Mapping[str, int]) -> Set[Node]:
+    """The nodes, including arguments, whose 64-bit integers stay int64; on a CPU all nodes. ``sizes``
+    {symbol: the greatest size}."""
+    gm, signature = exported.graph_module, exported.graph_signature
     if parse(device).kind == "cpu":
         return frozenset(gm.graph.nodes)
     arguments = [node for node in gm.graph.nodes if node.op == "placeholder"]
     limits: dict[str | int, int] = dict(sizes.items())
-    free = {}  # arguments that may be int64, as the others are refused where they do not fit
+    free = {}  # arguments that callers give; a call refuses values that are too large for int32
     kept: set[Node] = set()
     for number, (node, spec) in enumerate(zip(arguments, signature.input_specs, strict=True)):
         meta = node.meta.get("val")
@@ -98,9 +94,9 @@ def _whole(program: torch.export.ExportedProgram, device: str, sizes: Mapping[st
         if spec.kind == _KIND.USER_INPUT:
             free[number] = node
         else:
-            limits[number] = bound_of(_tensor(program, spec.target)) or 0
+            limits[number] = bound_of(_tensor(exported, spec.target)) or 0
             if limits[number] > MOST:
-                limits[number] += 1  # which is of int64, whatever it is
+                limits[number] += 1  # the largest int64 becomes ANY, 2^63
                 kept.add(node)
     ranges = Ranges.of(gm)
     if ranges is None:
@@ -111,34 +107,30 @@ def _whole(program: torch.export.ExportedProgram, device: str, sizes: Mapping[st
 
 
 def _model(
-    program: torch.export.ExportedProgram, device: str, values: Sequence[Any], whole: Set[Node]
+    exported: torch.export.ExportedProgram, device: str, values: Sequence[Any], whole: Set[Node]
 ) -> Model:
-    specs = program.graph_signature.input_specs
-    arguments = [node for node in program.graph_module.graph.nodes if node.op == "placeholder"]
+    specs = exported.graph_signature.input_specs
+    arguments = [node for node in exported.graph_module.graph.nodes if node.op == "placeholder"]
     names = {
         number: spec.arg.name if spec.kind == _KIND.USER_INPUT else spec.target
         for number, spec in enumerate(specs)
     }
     try:
-        lowered = lower(program.graph_module, values, device=device, names=names, whole=whole)
+        lowered = lower(exported.graph_module, values, device=device, names=names, whole=whole)
     except Unsupported as refused:
         raise UnsupportedOpError(f"the exported program cannot be lowered: {refused.args[0]}") from refused
     if any(output.number is None for output in lowered.outputs):
         raise InputError("an output of the exported program is one of its inputs, or a constant")
     for number, key in lowered.inputs:
         if specs[number].kind != _KIND.USER_INPUT:
-            lowered.builder.params[key] = _array(
-                _tensor(program, specs[number].target), arguments[number] in whole
-            )
+            tensor = _tensor(exported, specs[number].target)
+            narrow = tensor.dtype == torch.int64 and arguments[number] not in whole
+            lowered.builder.params[key] = values_of(tensor.to(torch.int32) if narrow else tensor)
     return Model.from_builder(lowered.builder)
 
 
-def _tensor(program: torch.export.ExportedProgram, name: str) -> torch.Tensor:
-    return program.state_dict.get(name, program.constants.get(name)).detach().cpu()
-
-
-def _array(tensor: torch.Tensor, whole: bool) -> Any:
-    return values_of(tensor.to(torch.int32) if tensor.dtype == torch.int64 and not whole else tensor)
+def _tensor(exported: torch.export.ExportedProgram, name: str) -> torch.Tensor:
+    return exported.state_dict.get(name, exported.constants.get(name)).detach().cpu()
 
 
 def export(
@@ -148,25 +140,26 @@ def export(
     sizes: Mapping[str, Sequence[int]] | None = None,
     **options: Any,
 ) -> Path:
-    """Write an exported program as a bundle, for ``graph-runtime run`` and graph_runtime.load. It goes onto
-    the first of ``devices``, onto the others where that has no kernel. ``options``: as build_bundle's.
+    """Write an exported program as a bundle, for ``graph-runtime run`` and graph_runtime.load. The bundle
+    runs on the first of ``devices``; operations without a kernel there run on the other devices. ``options``:
+    further arguments of build_bundle.
 
-    Where the program has dynamic sizes, the bundle has a program for each combination of ``sizes``
-    {dimension: sizes}, by the names of their Dims; by default each dimension has the size of the example and
-    powers of two up to 64, as its range allows, and a warning says them. Raises as to_model, InputError for
-    more than 64 combinations, and what compiling raises.
+    For dynamic sizes the bundle has a program for each combination of ``sizes`` {name of a dimension's Dim:
+    sizes}. By default each dimension has the size of the example and powers of two up to 64, within its
+    range, and a warning lists the sizes. Raises what to_model and compiling raise, and InputError for more
+    than 64 combinations.
     """
     from ...codegen.build import build_bundle
 
     found = parse_list(devices)
     spellings = [d.spelling for d in found]
-    program = _decomposed(program)
-    dims = Dims.of(program)
+    exported = _decomposed(program)
+    dims = Dims.of(exported)
     if dims is None:
-        return build_bundle(_model_at(program, str(found[0])), spellings, path, **options)
+        return build_bundle(_model_at(exported, str(found[0])), spellings, path, **options)
     combinations = dims.combinations(sizes)
     greatest = {symbol: max(each[symbol] for each in combinations) for symbol in dims.names}
-    whole = _whole(program, str(found[0]), greatest)
-    models = [_model(program, str(found[0]), dims.arguments_at(chosen), whole) for chosen in combinations]
+    whole = _whole(exported, str(found[0]), greatest)
+    models = [_model(exported, str(found[0]), dims.arguments_at(chosen), whole) for chosen in combinations]
     ports = dims.ports(models[0])
     return save_flow(flow_of_models(models), ports, path, spellings, Options.of(None, **options))

@@ -1,5 +1,5 @@
-"""What a program of a bucket's sizes is given, and what is real of its results: padded and cut on the device
-where they are, or by numpy on the host."""
+"""Arguments and results of a program made for a bucket's sizes: padded and cut on the device that holds them,
+or by numpy on the host."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ from ...run.tensors.tensor import Tensor
 from .. import content
 from .emitter import Lowered, Output
 
-__all__ = ["PADDING", "Fit"]
-
-PADDING = 0.0  # what padding of floats is; no result depends on it, tests make it NaN
+PADDING = 0.0  # value of padding in floats; no result depends on it, and tests set it to NaN
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """How a bucket serves sizes. ``random`` {input: what makes its random numbers}, and ``outputs``: of the
-    graph at these sizes; ``said``: inputs that say which elements are real, and where."""
+    """How a bucket's program serves ``sizes``. ``random`` {input: function that makes its random numbers} and
+    ``outputs`` belong to the graph at these sizes. ``said``: values of the inputs that tell the program which
+    elements are real, and where."""
 
     bucket: Bucket
     sizes: Mapping[str, int]
@@ -38,17 +37,17 @@ class Fit:
 
     @classmethod
     def of(cls, bucket: Bucket, sizes: Mapping[str, int], exact: Lowered) -> Fit:
-        """``exact``: the graph at these sizes."""
+        """The Fit of ``bucket`` for ``sizes``; ``exact``: the graph lowered at these sizes."""
         return cls(bucket, dict(sizes), dict(exact.hoisted), tuple(exact.outputs), bucket.said(sizes))
 
     def pads(self, name: str) -> bool:
-        """Whether an input has other sizes than the bucket."""
+        """Whether an input must be padded to the bucket's sizes."""
         region = self.bucket.inputs[name]
         return tuple(map(axis_size, region)) != real_shape(region, self.sizes)
 
     def padded(self, name: str, values: Any) -> Any:
-        """An input at the bucket's sizes: a tensor of a device, or an array. Raises Unsupported where the
-        device cannot."""
+        """An input, a device's tensor or an array, padded to the bucket's sizes. Raises Unsupported if the
+        device cannot pad it."""
         region = self.bucket.inputs[name]
         if not isinstance(values, Tensor):
             return _padded_array(np.asarray(values), region, self.sizes)
@@ -58,7 +57,8 @@ class Fit:
         return values
 
     def cut(self, number: int, values: Any) -> Any:
-        """The real elements of a result: of a tensor of a device, or an array. Raises Unsupported."""
+        """The real elements of a result, a device's tensor or an array. Raises Unsupported if the device
+        cannot cut it."""
         region = self.bucket.outputs[number]
         if not labels_of(region):
             return values
@@ -90,7 +90,8 @@ def _padded_axis(values: Tensor, at: int, axis: Axis, sizes: Mapping[str, int]) 
 
 
 def _places(axis: Axis, sizes: Mapping[str, int]) -> np.ndarray:
-    """Where a bucket's elements are in the exact axis with one more behind it, which is padding."""
+    """For each element of a bucket's axis, its position in the exact axis, which has one element of padding
+    at its end."""
     real = real_mask(axis, sizes)
     return np.where(real, np.cumsum(real) - 1, real.sum())
 

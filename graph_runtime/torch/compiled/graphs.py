@@ -1,8 +1,9 @@
-"""A graph of torch's (FX, of aten operations) as a graph of ours: rules emit nodes instead of launches.
+"""Lowering of a torch graph (FX, of aten operations) to a graph of ours: rules emit nodes instead of
+launching ops.
 
     lower(gm, arguments, ...) -> Lowered      arguments: tensors, fake or not, and numbers
 
-A symbolic graph is lowered for the sizes that it is called with, so one graph may become several programs.
+A symbolic graph is lowered for the sizes of a call, so one graph may become several programs.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ...ir.builder import GraphBuilder, Value
+from ...ir.builder import GraphBuilder, NodeValue
 from .. import rules
 from ..counters import Unsupported
 from ..kinds import array_of, kind_of, values_of
@@ -25,8 +26,6 @@ from ..rules.operands import name_of
 from ..store import devices
 from .emitter import CPU, GraphEmitter, Lowered, Output, SizeInt, Turned
 from .hoist import HOISTED, dropout
-
-__all__ = ["hint", "lower"]
 
 
 def lower(
@@ -42,23 +41,25 @@ def lower(
     whole: Set[torch.fx.Node] = frozenset(),
 ) -> Lowered:
     """The graph for these arguments (tensors, fake or not, and numbers). Raises Unsupported, with the
-    operation and the reason, where some operation has no rule.
+    operation and the reason, if an operation has no rule.
 
-    ``device``: where operations go, whatever torch says. ``names`` {number of an argument: its name}.
-    ``refused``: nodes that cannot be lowered are noted here with their reasons, and the others lowered as if
-    their values were given. ``wide``: nodes that are not lowered, as 64-bit integers may not fit 32 bits.
-    ``whole``: nodes whose 64-bit integers are int64, on the CPU; those of others are int32.
+    ``device``: the device on which all operations run, instead of the devices in torch's graph. ``names``
+    {number of an argument: its name}. ``refused``: a dict that collects {node that cannot be lowered:
+    reason}; the other nodes are lowered as if the results of such nodes were inputs. ``wide``: nodes that are
+    not lowered, because their 64-bit integers may not fit 32 bits. ``whole``: nodes whose 64-bit integers
+    stay int64, computed on the CPU; the 64-bit integers of other nodes become int32.
     """
     lowered = Lowered(GraphBuilder(device=CPU))
     emitter = GraphEmitter(lowered, pins or {}, strict)
     lowering = _Lowering(gm, arguments, lowered, emitter, device, names or {}, refused, wide, whole)
-    with unset_fake_temporarily():  # constants have values
+    with unset_fake_temporarily():  # lowering reads the real values of constants
         return lowering.run()
 
 
 @dataclass(frozen=True)
 class _Missing:
-    """A value that no node of ours can have, for a reason: ``empty``, that it has no elements."""
+    """Stands for a value that no node of our graph computes. ``reason``: why no node computes the value;
+    ``empty``: whether the reason is that the value has no elements."""
 
     reason: str
     empty: bool = False
@@ -67,38 +68,39 @@ class _Missing:
 _NO_ELEMENTS = _Missing("an argument has no elements", True)
 
 
+@dataclass
 class _Lowering:
-    def __init__(
-        self,
-        gm: torch.fx.GraphModule,
-        arguments: Sequence[Any],
-        lowered: Lowered,
-        emitter: GraphEmitter,
-        device: str | None,
-        names: Mapping[int, str],
-        refused: dict[torch.fx.Node, str] | None,
-        wide: Set[torch.fx.Node],
-        whole: Set[torch.fx.Node],
-    ):
-        self.refused, self.wide, self.whole, self._count = refused, wide, whole, 0
-        self.gm, self.arguments, self.lowered, self.emitter = gm, arguments, lowered, emitter
-        self.forced, self.names = device, names
-        self.env: dict[torch.fx.Node, Any] = {}
-        self.argument: dict[int, int] = {}  # node of an input -> number of its argument
+    """Lowering of one graph. Attributes are the arguments of ``lower`` (its ``device`` is called ``forced``)
+    and three more. ``values``: values of the nodes lowered so far; ``argument`` {node id of an input: number
+    of its argument}; ``count``: number of inputs that stand for results of nodes."""
+
+    gm: torch.fx.GraphModule
+    arguments: Sequence[Any]
+    lowered: Lowered
+    emitter: GraphEmitter
+    forced: str | None
+    names: Mapping[int, str]
+    refused: dict[torch.fx.Node, str] | None
+    wide: Set[torch.fx.Node]
+    whole: Set[torch.fx.Node]
+    values: dict[torch.fx.Node, Any] = field(default_factory=dict)
+    argument: dict[int, int] = field(default_factory=dict)
+    count: int = 0
 
     def run(self) -> Lowered:
         number = 0
         for node in self.gm.graph.nodes:
             if node.op == "output":
-                if self.refused is None:
-                    self._outputs(node.args[0])
+                for result in node.args[0] if self.refused is None else ():
+                    value = self.values[result] if isinstance(result, torch.fx.Node) else result
+                    self.lowered.outputs.append(self._output(result, value))
                 continue
             try:
-                self.env[node] = self._value(node, number)
+                self.values[node] = self._value(node, number)
             except Unsupported as reason:
                 if self.refused is None:
                     raise
-                self.env[node] = self._around(node, reason.args[0])
+                self.values[node] = self._around(node, reason.args[0])
             number += node.op == "placeholder"
         return self.lowered
 
@@ -112,7 +114,7 @@ class _Lowering:
         raise Unsupported(f"a node {node.op} {node.target} has no rule")
 
     def _around(self, node: torch.fx.Node, reason: str) -> Any:
-        """What stands for the results of a node that cannot be lowered: inputs, as it were."""
+        """New inputs that stand for the results of a node that cannot be lowered."""
         assert self.refused is not None, "only where refusals are noted"
         if node.op == "call_function":
             self.refused[node] = reason
@@ -126,8 +128,8 @@ class _Lowering:
             try:
                 where = self._device(meta)
                 _check(meta.dtype, shape, where)
-                name = f"{node.name}_{self._count}"
-                self._count += 1
+                name = f"{node.name}_{self.count}"
+                self.count += 1
                 return self.emitter.input(name, shape, name_of(meta.dtype), where)
             except Unsupported as missing:
                 return _Missing(missing.args[0])
@@ -161,7 +163,7 @@ class _Lowering:
         self.argument[made.nid] = number
         return made
 
-    def _constant(self, node: torch.fx.Node) -> Value:
+    def _constant(self, node: torch.fx.Node) -> NodeValue:
         tensor = self.gm
         for part in node.target.split("."):
             tensor = getattr(tensor, part)
@@ -215,8 +217,10 @@ class _Lowering:
             return self._whole(node, self._hoist(node, name, args, kwargs))
         if name.startswith("as_strided"):
             kwargs["strides"] = [hint(n) for n in node.args[0].meta["val"].stride()]
+        for key in ("device", "layout", "pin_memory"):
+            kwargs.pop(key, None)
         try:
-            made = rules.find(name).body(self.emitter, *args, **_known(kwargs))
+            made = rules.find(name)(self.emitter, *args, **kwargs)
         except TypeError as error:
             raise Unsupported(f"{target}: {error}") from error
         except Unsupported as refused:
@@ -231,27 +235,28 @@ class _Lowering:
         return "int64" if dtype == torch.int64 and source in self.whole else name_of(dtype)
 
     def _given(self, node: torch.fx.Node, user: torch.fx.Node) -> Any:
-        """A value as a node reads it. Indices that int32 does not hold are out of range in it, too."""
-        value, meta = self.env[node], node.meta.get("val")
-        if not self.whole or not isinstance(meta, torch.Tensor) or not isinstance(value, (Value, Turned)):
+        """The value of ``node`` as ``user`` reads it. An index that does not fit int32 is limited to int32's
+        range; it stays out of the axis' range."""
+        value, meta = self.values[node], node.meta.get("val")
+        if not self.whole or not isinstance(meta, torch.Tensor) or not isinstance(value, (NodeValue, Turned)):
             return value
         dtype = self._dtype(user, meta.dtype)
         if value.dtype == dtype or meta.dtype != torch.int64:
             return value
         self.emitter.device, self.emitter.name = CPU, node.name
         if value.dtype == "int64":
-            value = self.emitter.op("clip", value, min=-(2**31), max=2**31 - 1)
-        return self.emitter.op("cast", value, to=dtype)
+            value = value.clip(-(2**31), 2**31 - 1)
+        return value.cast(dtype)
 
     def _whole(self, node: torch.fx.Node, made: Any) -> Any:
-        """The results of a node, its 64-bit integers as int64 where it is whole."""
+        """The results of a node; if the node is in ``whole``, its 64-bit integers as int64."""
         if node not in self.whole:
             return made
 
         def whole(value: Any, meta: Any) -> Any:
-            if not isinstance(value, (Value, Turned)) or meta.dtype != torch.int64:
+            if not isinstance(value, (NodeValue, Turned)) or meta.dtype != torch.int64:
                 return value
-            return value if value.dtype == "int64" else self.emitter.op("cast", value, to="int64")
+            return value.cast("int64")
 
         meta = node.meta["val"]
         if isinstance(made, (tuple, list)):
@@ -259,45 +264,40 @@ class _Lowering:
         return whole(made, meta)
 
     def _without_elements(self, node: torch.fx.Node) -> _Missing | None:
-        """What stands for a result without elements; None for one that has some."""
+        """The stand-in for a result without elements; None if the result has elements."""
         meta = node.meta.get("val")
         if isinstance(meta, torch.Tensor) and any(isinstance(n, int) and n == 0 for n in meta.shape):
             return _Missing(f"{node.target}: its result has no elements", True)
         return None
 
-    def _hoist(self, node: torch.fx.Node, name: str, args: Any, kwargs: Any) -> Value:
-        """Random numbers, and ranges: made on the host before each run, or once where no size is in them."""
+    def _hoist(self, node: torch.fx.Node, name: str, args: Any, kwargs: Any) -> NodeValue:
+        """A value that the host makes. Random numbers are made before each run. A range is made once, or
+        before each run if it depends on open sizes."""
         make, always = HOISTED[name](args, kwargs, _first(node.meta["val"]).dtype)
         if not always and not any(isinstance(number, SizeInt) for number in args):
             return self.emitter.array(array_of(make()), name_of(make().dtype))
-        with torch.random.fork_rng(devices=()):  # the first run draws from where the caller was
+        with torch.random.fork_rng(devices=()):  # so that the first run draws the sample's numbers again
             sample = make()
         number = len(self.lowered.hoisted)
         self.lowered.hoisted.append((f"hoisted_{number}", make))
         dtype = name_of(sample.dtype)
         return self.emitter.input(f"hoisted_{number}", sample.shape, dtype, self.emitter.device)
 
-    def _outputs(self, results: Any) -> None:
-        for node in results:
-            value = self.env[node] if isinstance(node, torch.fx.Node) else node
-            self.lowered.outputs.append(self._output(node, value))
-
     def _output(self, node: Any, value: Any) -> Output:
-        if not isinstance(value, (Value, Turned)):
+        if not isinstance(value, (NodeValue, Turned)):
             if isinstance(node, torch.fx.Node) and node.op == "placeholder" and value in (None, _NO_ELEMENTS):
                 return Output(argument=list(self.gm.graph.nodes).index(node))
             return Output(constant=self._without_value(node, value))
         meta = node.meta.get("val")
         if node.op == "placeholder":
-            assert isinstance(value, Value), "an argument comes as it is"
+            assert isinstance(value, NodeValue), "an argument comes as it is"
             return Output(argument=self.argument[value.nid])
         value = self.emitter.plain(value)
         wanted = self._dtype(node, meta.dtype)
         self.emitter.device = self._device(meta)
         self.emitter.name = node.name
-        if value.dtype != wanted:
-            value = self.emitter.op("cast", value, to=wanted)
-        stays = kind_of(meta.dtype).raw and wanted != "int32"  # a device stores its words only
+        value = value.cast(wanted)
+        stays = kind_of(meta.dtype).raw and wanted != "int32"  # a device only stores such values
         if stays:
             self.emitter.device = CPU
         if value.nid in self.emitter.inputs or self.emitter.where(value) != self.emitter.device:
@@ -310,8 +310,8 @@ class _Lowering:
         )
 
     def _without_value(self, node: Any, value: Any) -> Any:
-        """What stands for a result that is no value of the graph: a number or None of torch's, or a tensor of
-        no elements. Raises Unsupported for a tensor that has some, which its rule does not make."""
+        """The result of a node without a value in the graph: a number, None, or a torch tensor without
+        elements. Raises Unsupported for a tensor with elements that the node's rule does not make."""
         meta = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
         if isinstance(value, _Missing) and not value.empty:
             raise Unsupported(value.reason)
@@ -322,11 +322,11 @@ class _Lowering:
         return torch.empty(tuple(map(int, meta.shape)), dtype=meta.dtype, device=meta.device)
 
 
-_TRACED = ("_assert_tensor_metadata",)  # what torch looked at while it traced, and no value
+_TRACED = ("_assert_tensor_metadata",)  # checks that torch added while tracing; they have no result
 
 
 def _check(dtype: torch.dtype, shape: Sequence[int], where: str) -> None:
-    """Raises Unsupported for values that no graph computes with there."""
+    """Raise Unsupported for a dtype or shape that graphs do not compute with on that device."""
     if 0 in shape:
         raise Unsupported("an argument has no elements")
     if dtype in (torch.complex64, torch.complex128):
@@ -336,16 +336,12 @@ def _check(dtype: torch.dtype, shape: Sequence[int], where: str) -> None:
 
 
 def hint(size: Any) -> int:
-    """A size, or what an open one was traced with."""
+    """A size as a number; for an open size, its value when the graph was traced."""
     return size.node.hint if isinstance(size, torch.SymInt) else size
 
 
-def _known(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in kwargs.items() if key not in ("device", "layout", "pin_memory")}
-
-
 def _first(meta: Any) -> Any:
-    """The tensor of a node's meta value; the first of several."""
+    """The first tensor in a node's meta value."""
     if isinstance(meta, (list, tuple)):
         return next(m for m in meta if isinstance(m, torch.Tensor))
     if not isinstance(meta, torch.Tensor):
@@ -354,7 +350,7 @@ def _first(meta: Any) -> Any:
 
 
 def _numbers(target: Any, args: Any) -> Any:
-    """Arithmetic on sizes."""
+    """The result of Python arithmetic on sizes."""
     module, name = getattr(target, "__module__", ""), getattr(target, "__name__", str(target))
     symbolic = module.startswith("torch.sym") or (module == "torch" and name.startswith("sym_"))
     if not symbolic and module not in ("_operator", "math", "builtins"):

@@ -1,4 +1,4 @@
-"""Operations of a graph that the host does before a run: random numbers each time, ranges once."""
+"""Operations of a graph that the host does: random numbers before each run, and ranges once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ from typing import Any
 import torch
 
 from ..counters import Unsupported
-from ..rules.operands import cast, scalar_like
 
-__all__ = ["HOISTED", "dropout"]
-
-Made = tuple[Callable[[], torch.Tensor], bool]  # what makes the values; whether they are others each time
+Made = tuple[Callable[[], torch.Tensor], bool]  # (maker of the values, whether they differ in each run)
 
 
 _MOST = 2**31 - 1
@@ -23,7 +20,7 @@ def _dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def _shape(like: Any) -> tuple[int, ...]:
-    """Of a size, or of a value that has it."""
+    """The shape given by a list of sizes, or the shape of a value."""
     return tuple(like.shape if hasattr(like, "shape") else like)
 
 
@@ -36,21 +33,22 @@ def _random(make: Callable[..., torch.Tensor]) -> Callable[[Any, Any, torch.dtyp
 
 
 def _drawn(method: str, least: int = 0) -> Callable[[Any, Any, torch.dtype], Made]:
-    """By a method that fills a tensor, of the shape of the first argument; the others are its numbers, at
-    ``least`` so many."""
+    """A function that makes random numbers by ``method`` of torch.Tensor, in the shape of the operation's
+    first argument. The operation's other arguments, at least ``least`` of them, are passed to the method."""
 
     def hoisted(args: Any, kwargs: Any, dtype: torch.dtype) -> Made:
         shape, numbers = _shape(args[0]), args[1:]
         own = kwargs.get("generator") is not None
         if own or len(numbers) < least or any(hasattr(number, "shape") for number in numbers):
-            raise Unsupported("its numbers are drawn by a generator of its own, or by values")
+            raise Unsupported("it draws with its own generator, or its parameters are tensors")
         return lambda: getattr(torch.empty(shape, dtype=dtype), method)(*numbers), True
 
     return hoisted
 
 
 def _whole(make: Callable[..., torch.Tensor]) -> Callable[[Any, Any, torch.dtype], Made]:
-    """Random integers below the last number among the arguments."""
+    """A function that makes random integers by ``make`` (torch.randint or torch.randperm). The integers must
+    fit 32 bits."""
 
     def hoisted(args: Any, kwargs: Any, dtype: torch.dtype) -> Made:
         if any(abs(number) > _MOST for number in args if isinstance(number, int)):
@@ -61,7 +59,7 @@ def _whole(make: Callable[..., torch.Tensor]) -> Callable[[Any, Any, torch.dtype
 
 
 def _mask(args: Any, kwargs: Any, dtype: torch.dtype) -> Made:
-    """Of native_dropout: what it keeps."""
+    """The mask of native_dropout: true where an element is kept."""
     shape, keep = _shape(args[0]), 1 - args[1]
     return lambda: torch.empty(shape, dtype=torch.bool).bernoulli_(keep), True
 
@@ -91,9 +89,9 @@ HOISTED: dict[str, Callable[[Any, Any, torch.dtype], Made]] = {
 
 
 def dropout(e: Any, x: Any, p: float, mask: Any) -> tuple[Any, Any]:
-    """(result, mask) of native_dropout, ``mask`` None where nothing is left out: as on the CPU, a product, in
-    which what is no number stays."""
+    """(result, mask) of native_dropout; a ``mask`` of None keeps all elements. The result is a product, as on
+    the CPU, so that NaN stays NaN."""
     if mask is None:
         return x, e.filled(x.shape, True, "bool")
-    kept = e.op("multiply", x, cast(e, mask, x.dtype))
-    return e.op("multiply", kept, scalar_like(e, 1 / (1 - p) if p < 1 else 0.0, x)), mask
+    kept = x * mask.cast(x.dtype)
+    return kept * (1 / (1 - p) if p < 1 else 0.0), mask

@@ -1,8 +1,8 @@
-"""The sizes that a graph of torch's leaves open: their symbols, and what a call says of them.
+"""The sizes that a torch graph leaves open: their symbols, and their values in a call.
 
-sizes = OpenSizes.of(gm)          None where a graph has none, or some that its arguments do not say
-sizes.of_call(args)               {"s27": 5}
-sizes.arguments_at({"s27": 8})    arguments without values of these sizes, to lower the graph for
+sizes = OpenSizes.of(gm)          None without open sizes, or if arguments do not determine all of them
+sizes.of_call(args)               the values of the symbols in a call, such as {"s27": 5}
+sizes.arguments_at({"s27": 8})    arguments of these sizes, without values, for which the graph is lowered
 """
 
 from __future__ import annotations
@@ -17,16 +17,19 @@ import torch
 from ...rewrite.buckets import Choice, power_of_two, with_room
 from .graphs import hint
 
-__all__ = ["OpenSizes"]
-
-_Part = int | str  # of an axis: elements, or a symbol's
+_Part = int | str  # an axis's summand: a number, or the symbol of an open size
 
 
 @dataclass(frozen=True)
 class OpenSizes:
-    """``metas``: what the graph's arguments were traced as. ``found`` {symbol: (argument, axis), axis None
-    for a number}. ``growing`` {symbol: by how much}: of axes that the graph itself makes longer, as a cache:
-    0, and of what was as long as such an axis became, as a mask."""
+    """The open sizes of a graph.
+
+    ``metas``: traced values of the graph's arguments.
+    ``found``: {symbol: (argument, axis)}; the axis is None for an argument that is a number.
+    ``growing``: {symbol: growth}. The growth is 0 for an axis that the graph itself lengthens by a number,
+    such as the axis of a cache. It is that number for the axis of another argument, such as a mask, that is
+    as long as the lengthened result.
+    """
 
     metas: tuple[Any, ...]
     found: Mapping[str, tuple[int, int | None]]
@@ -43,13 +46,14 @@ class OpenSizes:
                 wanted |= {str(symbol) for symbol in expression.free_symbols}
                 if isinstance(expression, sympy.Symbol):
                     found.setdefault(str(expression), (number, axis))
-        if not wanted or wanted - set(found) or any(not _plain(meta) for meta in metas):
+        by_sizes = (torch.Tensor, torch.SymInt, int, type(None))  # arguments known from their sizes
+        if not wanted or wanted - set(found) or not all(isinstance(meta, by_sizes) for meta in metas):
             return None
         return cls(metas, found, _growing(gm, metas))
 
     @property
     def choices(self) -> dict[str, Choice]:
-        """How large a bucket of each symbol is."""
+        """{symbol: rule that chooses the bucket size for a size}."""
 
         def of(symbol: str) -> Choice:
             more = self.growing.get(symbol)
@@ -65,7 +69,7 @@ class OpenSizes:
         }
 
     def arguments_at(self, sizes: Mapping[str, int]) -> list[Any]:
-        """The arguments at sizes: tensors without values, and numbers."""
+        """The graph's arguments at given sizes: tensors without values, and numbers."""
         values = {sympy.Symbol(name): size for name, size in sizes.items()}
 
         def at(size: Any) -> int:
@@ -84,8 +88,8 @@ class OpenSizes:
         ]
 
     def axes(self, names: Mapping[int, str]) -> dict[str, tuple[tuple[_Part, ...] | str | None, ...]]:
-        """What the axes of arguments go by, as buckets want it; ``names`` {number of an argument: its
-        name}."""
+        """{name of an argument: for each axis what _parts returns}, in the form that buckets take; ``names``
+        {number of an argument: its name}."""
         return {
             name: tuple(_parts(size) for size in self.metas[number].shape) for number, name in names.items()
         }
@@ -103,13 +107,9 @@ def _sizes(meta: Any) -> list[tuple[int | None, torch.SymInt]]:
     ]
 
 
-def _plain(meta: Any) -> bool:
-    """Whether a call's argument is known by its sizes."""
-    return isinstance(meta, (torch.Tensor, torch.SymInt, int, type(None)))
-
-
 def _parts(size: Any) -> tuple[_Part, ...] | str | None:
-    """The symbol of an axis; the parts of one that is a sum of symbols and a number, as s + 1; else None."""
+    """The size of an axis in the form that buckets take. A size that is one symbol is that symbol. A sum of
+    symbols and a positive number, such as s + 1, is the tuple of its summands. Any other size is None."""
     if not isinstance(size, torch.SymInt):
         return None
     expression = size.node.expr
@@ -125,8 +125,8 @@ def _parts(size: Any) -> tuple[_Part, ...] | str | None:
 
 
 def _growing(gm: torch.fx.GraphModule, metas: Sequence[Any]) -> dict[str, int]:
-    """{symbol: 0} of axes that a result has longer by a number; {symbol: that number} of arguments' axes that
-    had the result's size when the graph was traced."""
+    """{symbol: growth}. The growth is 0 for an axis that a result has longer by a number; it is that number
+    for an argument's axis that was as long as the result when the graph was traced."""
     found: dict[str, int] = {}
     grown: dict[int, int] = {}
     for node in next(iter(reversed(gm.graph.nodes))).all_input_nodes:

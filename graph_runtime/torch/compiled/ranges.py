@@ -1,10 +1,10 @@
-"""How large the 64-bit integers of a compiled graph can be, of which programs compute 32 bits.
+"""Bounds of the 64-bit integers of a compiled graph, for which programs compute in 32 bits.
 
-ranges = Ranges.of(gm)        None where a graph computes with none
-fit = ranges.of_call(args)    fit.wide: nodes whose integers may not fit; fit.bounds: how large results are
+ranges = Ranges.of(gm)        None if no node computes with 64-bit integers
+fit = ranges.of_call(args)    fit.wide: nodes whose integers may not fit; fit.bounds: bounds of the results
 
-Arguments and open sizes have limits, of which magnitudes.py says what each node makes. A call within limits
-that were looked at before computes nothing anew.
+The bound of each node is computed by magnitudes.py from limits of the arguments and of the open sizes. If a
+call is within limits that were examined before, nothing is computed.
 """
 
 from __future__ import annotations
@@ -25,13 +25,11 @@ from ..counters import Unsupported, note_host
 from ..magnitudes import ANY, BOUNDS, KEEPING, MOST, OF_FLOATS, Magnitude, bound_of, dtype_bound
 from ..store import store_of
 
-__all__ = ["Fit32", "Ranges", "note_bound"]
-
-_FULL = 2**31  # the magnitude of int32
-_SIZES = 2**15 - 1  # of open sizes that are looked at first
-_MOST_CALLS = 256  # of which it is kept how large results are
+_FULL = 2**31  # the largest magnitude of int32
+_SIZES = 2**15 - 1  # the limit of open sizes that is examined first
+_MOST_CALLS = 256  # maximum number of calls for which bounds of results are kept
 _CASTS = frozenset(("_to_copy", "convert_element_type"))
-_BY_LOW_WORDS = _CASTS | frozenset(  # the low word of a result is made of low words
+_BY_LOW_WORDS = _CASTS | frozenset(  # a result's low word depends only on operands' low words
     "add sub rsub mul neg square view _unsafe_view reshape expand permute transpose t squeeze unsqueeze "
     "slice select clone alias cat stack flip repeat roll index gather index_select where".split()
 )
@@ -42,15 +40,17 @@ Limits: TypeAlias = dict[Key, int]
 
 @dataclass(frozen=True)
 class Fit32:
-    """``wide``: nodes whose 64-bit integers, given or made, may not fit 32 bits. ``bounds`` {number of a
-    result of 64-bit integers: their largest magnitude}, where it is known."""
+    """Which integers of a call fit 32 bits. ``wide``: nodes that may read or make integers beyond 32 bits.
+    ``bounds`` {number of a result of 64-bit integers: its largest magnitude}, for results whose bound is
+    known."""
 
     wide: frozenset[Node]
     bounds: Mapping[int, int]
 
 
 class Ranges:
-    """Of a graph whose nodes ``steps`` compute with integers, or with what becomes one."""
+    """Bounds of a graph's integers. ``steps``: the nodes that compute with integers, or with values from
+    which integers are made."""
 
     def __init__(self, gm: torch.fx.GraphModule, steps: Sequence[Node]):
         nodes = list(gm.graph.nodes)
@@ -61,11 +61,11 @@ class Ranges:
         ]
         self._numbers = {node: at for at, node in enumerate(n for n in nodes if n.op == "placeholder")}
         held = {node: getattr(gm, str(node.target), None) for node in nodes if node.op == "get_attr"}
-        with unset_fake_temporarily():  # constants have values while a graph is traced, too
+        with unset_fake_temporarily():  # constants need real values, even while a graph is traced
             self._held = {node: _bound_of_held(x) for node, x in held.items() if _is_held(x)}
         for node in self._held:
-            node.meta.setdefault("val", held[node])  # which tracing leaves out of constants
-        self._sources: dict[Key, tuple[int, int | None]] = {}  # (argument, axis)
+            node.meta.setdefault("val", held[node])  # tracing sets no meta value for constants
+        self._sources: dict[Key, tuple[int, int | None]] = {}  # (argument, axis) from which its value is read
         for node, number in self._numbers.items():
             self._read(node.meta.get("val"), number)
         self._bounds: dict[tuple[int, ...], dict[int, int]] = {}
@@ -84,17 +84,18 @@ class Ranges:
 
     @property
     def first(self) -> frozenset[Node]:
-        """The nodes that are wide in any case."""
+        """The nodes that are wide for any arguments."""
         return self._looked_at[0][1]
 
     def within(self, limits: Limits) -> frozenset[Node]:
-        """The nodes that may be wide where arguments are within ``limits``, others of any size, and indices
-        are read whole."""
+        """The nodes that may be wide if the arguments in ``limits`` keep to these limits and other arguments
+        have any value. Indices count as 64-bit values."""
         free: Limits = {key: _SIZES if isinstance(key, str) else ANY for key in self._sources}
         return self._wide(free | limits, low_words=False)
 
     def of_call(self, args: Sequence[Any]) -> Fit32:
-        """What a call needs. The values of an argument on a device that nothing is known of are fetched."""
+        """The Fit32 of a call. The values of an argument on a device are fetched if their bound is not
+        known."""
         given = {key: self._given(key, args) for key in self._sources}
         wide = self._wide_of_call(given)
         if not self._made_wide:
@@ -116,8 +117,10 @@ class Ranges:
         return self._looked_at[-1][1]
 
     def _first(self) -> tuple[Limits, frozenset[Node]]:
-        """The largest limit of all arguments with which no node is wide that is not in any case, and none of
-        those that change nothing."""
+        """(limits, nodes that are wide within these limits). All arguments have the same limit: the largest
+        for which no more nodes are wide than for arguments of magnitude 1. Arguments that do not affect the
+        nodes have no limit.
+        """
 
         def limits(most: int) -> Limits:
             return {key: _SIZES if isinstance(key, str) else most for key in self._sources}
@@ -159,7 +162,7 @@ class Ranges:
     # **************** nodes ****************
 
     def _magnitudes(self, limits: Limits) -> dict[Node, Any]:
-        """{node: the largest magnitude of its values, one for each of several results}."""
+        """{node: the largest magnitude of its values, or a list with one for each result}."""
         found: dict[Node, Any] = dict(self._held)
         for node, number in self._numbers.items():
             meta = node.meta.get("val")
@@ -198,7 +201,7 @@ class Ranges:
 
 
 def note_bound(x: torch.Tensor, bound: int) -> None:
-    """Let a result of 64-bit integers on a device know how large they are."""
+    """Record the bound of a tt tensor of 64-bit integers that a graph returned."""
     if x.device.type == "tt" and x.numel():
         store = store_of(x)
         if store.bound is None and content.shows_all(x, store):
@@ -218,7 +221,7 @@ def _measured(x: torch.Tensor) -> int:
 
 
 def _name(node: Node) -> str:
-    """The name that rules and bounds have of it; "" for none."""
+    """The name of a node's operation in the tables of rules and bounds; "" if it has none."""
     if not isinstance(node.target, torch._ops.OpOverload):
         return ""
     return node.target._schema.name.rpartition("::")[2]
@@ -229,7 +232,7 @@ def _tensors(node: Node) -> list[torch.Tensor]:
 
 
 def _is_held(x: Any) -> bool:
-    """Whether what a graph holds has integers whose values can be read."""
+    """Whether a graph's constant is an integer tensor whose values can be read."""
     return (
         isinstance(x, torch.Tensor)
         and not isinstance(x, FakeTensor)
@@ -247,7 +250,7 @@ def _is_float(meta: torch.Tensor) -> bool:
 
 
 def _asked(node: Node) -> list[Node]:
-    """The arguments whose values count: not those that are indices alone."""
+    """The arguments of a node whose values matter, that is, all but indices."""
     indices = rules.table().get(_name(node), _NO_RULE).indices
     given = [arg for at, arg in enumerate(node.args) if at not in indices]
     return [x for x in tree_leaves((given, dict(node.kwargs))) if isinstance(x, Node)]
@@ -257,20 +260,21 @@ _NO_RULE = rules.Rule(lambda: None)
 
 
 def _is_wide(node: Node) -> bool:
-    """Whether a node makes 64-bit integers, or computes with some."""
+    """Whether a node makes 64-bit integers or computes with them."""
     met = [*_tensors(node), *(x for arg in _asked(node) for x in _tensors(arg))]
     return any(x.dtype == torch.int64 for x in met)
 
 
 def _matters(arg: Node, node: Node) -> bool:
-    """Whether a node's magnitude follows from an argument's."""
+    """Whether the magnitude of ``node`` depends on the values of ``arg``."""
     if not any(map(_is_float, _tensors(arg))):
         return True
     return _name(node) in _CASTS or (any(map(_is_float, _tensors(node))) and _name(node) in OF_FLOATS)
 
 
 def _asks_low_words(user: Node, node: Node, low: set[Node]) -> bool:
-    """Whether a user reads no more of a node than low words: as indices, or for low words of its own."""
+    """Whether ``user`` reads only the low words of ``node``'s values: as indices, or because only low words
+    of its own result are read."""
     if user.op != "call_function":
         return False
     return node not in _asked(user) or (user in low and _name(user) in _BY_LOW_WORDS)
@@ -284,8 +288,8 @@ def _results(node: Node, found: Mapping[Node, Any]) -> list[tuple[float, torch.T
 
 
 def _made(node: Node, found: Mapping[Node, Any], sizes: Mapping[str, int]) -> Any:
-    """A node's magnitude, a list of several. Results that are places are no larger than arguments have
-    elements."""
+    """A node's magnitude, or a list for several results. A result that is a position is bounded by the number
+    of elements of the largest argument."""
     if node.target is operator.getitem:
         made = found.get(node.args[0])
         return made[node.args[1]] if isinstance(made, list) else _results(node, {})[0][0]
@@ -303,19 +307,21 @@ def _made(node: Node, found: Mapping[Node, Any], sizes: Mapping[str, int]) -> An
         for at in rules.table().get(_name(node), _NO_RULE).wide:
             made[at : at + 1] = [min(most, places) for most in made[at : at + 1]]
         if floats and any(x >= ANY for x in given):
-            raise LookupError  # which may be NaN
+            raise LookupError  # no bound: the result may be NaN
         bound = _called(_name(node), OF_FLOATS if floats else BOUNDS, args, dict(kwargs))
-        bound += 1 + (bound >> 20) if floats else 0  # what is rounded
-        # elements of int32 may be the least one, but what is made may be the greatest and one more
+        bound += 1 + (bound >> 20) if floats else 0  # with a margin for rounding
+        # elements of int32 may be its least number, -2^31; a computed result of this bound may be 2^31, which
+        # does not fit
         bound += bound == _FULL and (_large(node) or _name(node) not in KEEPING)
         made = [min(bound, most) for most in made] if bound < ANY else made
     except (LookupError, TypeError, OverflowError, ValueError, Unsupported):
-        pass  # of which nothing is known
+        pass  # no bound was found; the dtype's bound holds
     return made if isinstance(node.meta["val"], (tuple, list)) else made[0]
 
 
 def _large(node: Node) -> bool:
-    """Whether 64-bit integers meet a number that int32 does not hold; ends of slices are no such."""
+    """Whether a node with 64-bit integers has a number as an argument that int32 cannot hold; ends of slices
+    do not count."""
     numbers = (x for x in tree_leaves((node.args, dict(node.kwargs))) if type(x) is int)
     if _name(node).startswith("slice") or all(-_FULL <= x < _FULL for x in numbers):
         return False
@@ -337,8 +343,8 @@ def _called(name: str, bounds: Mapping[str, Any], args: Any, kwargs: Any) -> int
 
 
 def _given(arg: Node, found: Mapping[Node, Any], sizes: Mapping[str, int]) -> Any:
-    """An argument: the magnitude of a tensor, or a number no smaller than it. Raises LookupError for a size
-    that is not known."""
+    """An argument's bound: the Magnitude of a tensor, or the greatest magnitude of a number. Raises
+    LookupError for an unknown size."""
     meta = arg.meta.get("val")
     if not isinstance(meta, torch.Tensor):
         return _number(meta, sizes)

@@ -1,5 +1,5 @@
-"""Programs of a graph with open sizes: one for a range of sizes where padding is proven harmless, else one
-for each set of sizes; those that were used last are kept."""
+"""Programs of a graph with open sizes: one program for a range of sizes if padding is proven harmless, else
+one for each set of sizes. The most recently used programs are kept."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .emitter import Lowered
 from .fitting import Fit
 from .open_sizes import OpenSizes
 
-__all__ = ["SizedPrograms"]
-
 _Lower = Callable[[Sequence[Any]], Lowered]
 _Make = Callable[[Lowered, Bucket | None], CompiledGraph | None]
-_MOST_FITS = 256  # sizes of which it is remembered how a bucket serves them
-_MOST_LOWERED = 8  # graphs at sizes that were lowered last
+_MOST_FITS = 256  # maximum number of sets of sizes whose Fit is kept
+_MOST_LOWERED = 8  # maximum number of lowered graphs that are kept
 
 
-class SizedPrograms:
-    """``lower(arguments)``: the graph at the sizes of arguments, which may have no values; ``make(lowered,
-    bucket)`` its program. ``open``: None for graphs whose sizes have no buckets."""
+class SizedGraphs:
+    """The programs of one graph. ``lower(arguments)``: function that lowers the graph for the sizes of the
+    arguments, which may be tensors without values; ``make(lowered, bucket)``: function that makes the program
+    of a lowered graph. ``open_sizes``: the graph's OpenSizes; None if its sizes have no buckets.
+    """
 
     def __init__(self, open_sizes: OpenSizes | None, most: int, lower: _Lower, make: _Make):
         self._open, self._lower, self._make = open_sizes, lower, make
@@ -35,8 +35,8 @@ class SizedPrograms:
         self._lowered: LeastRecent[tuple[Lowered, Model]] = LeastRecent(_MOST_LOWERED)
 
     def program(self, args: Sequence[Any]) -> tuple[CompiledGraph | None, Fit | None]:
-        """The program that serves a call, None where there is none, and how it does. Raises what lowering and
-        making a program raise."""
+        """(program, Fit) for a call. The program is None if the graph has none; the Fit is None if the
+        program is for exactly these sizes. Raises what lowering and making a program raise."""
         fit = self._fit(args)
         if fit is not None:
             bucket = fit.bucket
@@ -50,13 +50,13 @@ class SizedPrograms:
             try:
                 made = make()
             except Exception:
-                self.programs.put(key, (None, bucket))  # it is told once
+                self.programs.put(key, (None, bucket))  # the next call finds None, and does not try again
                 raise
-            held = self.programs.put(key, (made, bucket))  # the bucket is kept, so that no other has its id
+            held = self.programs.put(key, (made, bucket))  # keeps the bucket alive, because its id is the key
         return held[0]
 
     def _fit(self, args: Sequence[Any]) -> Fit | None:
-        """How a bucket serves the sizes of a call; None where none does."""
+        """The Fit of a bucket that serves the sizes of a call; None if no bucket does."""
         if self._open is None:
             return None
         sizes = self._open.of_call(args)
@@ -79,11 +79,12 @@ class SizedPrograms:
                 note_exact(next(reversed(self.buckets.reasons.values())))
                 return None
             return Fit.of(bucket, sizes, self._at(sizes)[0])
-        except Crosses:  # the exact program tells it
+        except Crosses:  # the program for these exact sizes raises the error
             return None
 
     def _at(self, sizes: Mapping[str, int]) -> tuple[Lowered, Model]:
-        """The graph at sizes, and its model, which has no weights: they are arguments."""
+        """(lowered graph, its model) at given sizes. The model has no weights, because they are arguments of
+        the graph."""
         assert self._open is not None, "only graphs of open sizes have buckets"
         key = tuple(sorted(sizes.items()))
         held = self._lowered.get(key)

@@ -1,7 +1,7 @@
-"""A graph of torch's in pieces: what can be lowered are programs, what cannot runs one at a time between.
+"""A torch graph in pieces: programs of the nodes that can be lowered; each other node runs by itself.
 
-refused = survey(gm)                  {node: why it cannot be lowered}, by lowering around each
-made = split(gm, refused, compiled)   a graph of pieces, those that can be lowered made by ``compiled``
+refused = survey(gm)                  {node: why it cannot be lowered}
+made = split(gm, refused, compiled)   a graph of pieces; ``compiled`` compiles the lowerable pieces
 """
 
 from __future__ import annotations
@@ -14,14 +14,12 @@ from torch.fx.passes.split_module import split_module
 
 from .graphs import hint, lower
 
-__all__ = ["split", "survey"]
-
 _Compiler: TypeAlias = Callable[[torch.fx.GraphModule], Callable[..., Any]]
 
 
 def survey(gm: torch.fx.GraphModule, **how: Any) -> dict[torch.fx.Node, str]:
-    """The nodes that cannot be lowered, with the reasons. ``how``: as graphs.lower's. Open sizes are those
-    that the graph was traced with."""
+    """{node that cannot be lowered: reason}. ``how``: keyword arguments of graphs.lower. Open sizes have
+    their values at the time of tracing."""
     arguments = [_example(node) for node in gm.graph.nodes if node.op == "placeholder"]
     refused: dict[torch.fx.Node, str] = {}
     lower(gm, arguments, refused=refused, **how)
@@ -33,8 +31,9 @@ def split(
     refused: Mapping[torch.fx.Node, str],
     compiled: _Compiler,
 ) -> torch.fx.GraphModule:
-    """The graph as calls of pieces, each of nodes that follow each other. What ``compiled`` makes of one that
-    can be lowered takes its arguments and returns a sequence of its results."""
+    """The graph as calls of pieces, each of consecutive nodes. ``compiled(piece)``: callback that turns a
+    lowerable piece into a function, which takes the piece's arguments and returns a sequence of the piece's
+    results."""
     numbers: dict[torch.fx.Node, int] = {}
     number, before = 0, None
     for node in gm.graph.nodes:
@@ -53,7 +52,7 @@ def split(
 
 
 class _Piece(torch.nn.Module):
-    """A piece that is a program, called as the piece is."""
+    """A compiled piece, called like the module that it replaces."""
 
     def __init__(self, piece: torch.fx.GraphModule, compiled: _Compiler):
         super().__init__()
@@ -70,7 +69,7 @@ class _Piece(torch.nn.Module):
 
 
 def _example(node: torch.fx.Node) -> Any:
-    """What a placeholder was traced with: numbers for symbols, tensors without values."""
+    """The traced value of a placeholder: a number for an open size, a tensor without values for a tensor."""
     meta = node.meta.get("val")
     if isinstance(meta, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return meta.node.hint

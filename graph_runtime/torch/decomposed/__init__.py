@@ -1,5 +1,5 @@
-"""Operations that torch fuses for other devices, in terms of smaller ones.
+"""Operations that torch fuses for other devices, composed here of smaller operations.
 
-Read composites, bags, recurrent, alignments, optimizers and flexible; decompositions says which of torch's
-operations graphs are lowered without.
+Read composites, bags, recurrent, alignments, optimizers and flexible; decompositions lists the operations
+that are replaced before a graph is lowered.
 """

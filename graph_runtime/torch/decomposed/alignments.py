@@ -1,4 +1,5 @@
-"""CTC loss on a device: all sequences of a batch go forward, or backward, a step of time at once."""
+"""CTC loss on a device: each step of the forward or backward pass advances all sequences of a batch by one
+time step."""
 
 from __future__ import annotations
 
@@ -7,10 +8,8 @@ from typing import Any
 
 import torch
 
-__all__ = ["CTC"]
-
 _NEVER = float("-inf")
-Lengths = Any  # numbers, or a tensor of them
+Lengths = Any  # numbers, or a tensor of numbers
 
 
 def _numbers(lengths: Lengths) -> list[int]:
@@ -18,7 +17,8 @@ def _numbers(lengths: Lengths) -> list[int]:
 
 
 def _extended(targets: torch.Tensor, lengths: Sequence[int], blank: int) -> torch.Tensor:
-    """int64 [batch, 2 * longest + 1]: the labels with blanks around each; what is behind them is blank."""
+    """int64 [batch, 2 * longest + 1]: each row's labels, with a blank before, between and after them; further
+    blanks fill the row."""
     longest = max(lengths, default=0)
     device, batch = targets.device, len(lengths)
     blanks = torch.full((batch, longest), blank, dtype=targets.dtype, device=device)
@@ -37,7 +37,7 @@ def _extended(targets: torch.Tensor, lengths: Sequence[int], blank: int) -> torc
 
 
 def _sum_of(*terms: torch.Tensor) -> torch.Tensor:
-    """log of the sum of exponentials."""
+    """The logarithm of the sum of the terms' exponentials."""
     top = terms[0]
     for term in terms[1:]:
         top = torch.maximum(top, term)
@@ -49,7 +49,7 @@ def _sum_of(*terms: torch.Tensor) -> torch.Tensor:
 
 
 def _moved(state: torch.Tensor, by: int) -> torch.Tensor:
-    """[batch, places] a few places on, -inf where nothing comes from."""
+    """A state [batch, positions] shifted along the positions; -inf enters at the edge."""
     if abs(by) >= state.shape[1]:
         return torch.full_like(state, _NEVER)
     edge = torch.full((state.shape[0], abs(by)), _NEVER, dtype=state.dtype, device=state.device)
@@ -57,8 +57,10 @@ def _moved(state: torch.Tensor, by: int) -> torch.Tensor:
 
 
 def _walk(scores: torch.Tensor, start: torch.Tensor, skips: torch.Tensor, way: int) -> list[torch.Tensor]:
-    """The states of all times: ``scores`` [time, batch, places] in the order of the walk, ``skips`` 0 where a
-    place may be left out, else -inf."""
+    """The states at all times. ``scores`` [time, batch, positions] are in the order of the walk; ``skips``: 0
+    where the walk may skip a position, else -inf; ``way``: direction of the walk, 1 towards higher positions,
+    -1 towards lower positions.
+    """
     state, states = start, [start]
     for now in scores.unbind(0)[1:]:
         state = _sum_of(state, _moved(state, way), _moved(state, 2 * way) + skips) + now
@@ -67,13 +69,14 @@ def _walk(scores: torch.Tensor, start: torch.Tensor, skips: torch.Tensor, way: i
 
 
 def _marks(rows: list[list[bool]], like: torch.Tensor) -> torch.Tensor:
-    """0 where a row says so, else -inf."""
+    """0 where an entry of ``rows`` is true, else -inf."""
     given = torch.tensor([[0.0 if yes else _NEVER for yes in row] for row in rows], dtype=like.dtype)
     return given.to(like.device)
 
 
 def _skips(labels: torch.Tensor, blank: int, like: torch.Tensor) -> torch.Tensor:
-    """[batch, places] 0 where the label two places before is another, and none of both blank."""
+    """[batch, positions]: 0 where the label differs from the label two positions before and neither of
+    the two is blank, else -inf."""
     if labels.shape[1] < 3:
         return torch.full(labels.shape, _NEVER, dtype=like.dtype, device=like.device)
     free = (labels[:, 2:] != blank) & (labels[:, 2:] != labels[:, :-2])
@@ -90,7 +93,8 @@ def ctc_loss(
     blank: int = 0,
     zero_infinity: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """aten::_ctc_loss: (losses [batch], the log of all ways to each place [batch, time, places])."""
+    """aten::_ctc_loss: (losses [batch], log of the sum over all paths to each position [batch, time,
+    positions])."""
     times, sizes = _numbers(input_lengths), _numbers(target_lengths)
     labels = _extended(targets, sizes, blank)
     places = labels.shape[1]
@@ -121,7 +125,8 @@ def ctc_loss_backward(
     blank: int,
     zero_infinity: bool = False,
 ) -> torch.Tensor:
-    """aten::_ctc_loss_backward: what each label is taken for, less what it is expected to be."""
+    """aten::_ctc_loss_backward: the gradient with respect to log_probs: the predicted probability of each
+    label minus its expectation over the paths."""
     times, sizes = _numbers(input_lengths), _numbers(target_lengths)
     labels, length = _extended(targets, sizes, blank), log_probs.shape[0]
     places = labels.shape[1]

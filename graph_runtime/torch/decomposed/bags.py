@@ -1,5 +1,6 @@
-"""Layers and draws for which torch's CPU has one operation, in terms of smaller ones: bags of embeddings,
-weights of a norm, samples of a distribution. As kernels of eager operations, and as decompositions of graphs.
+"""Layers and draws that are one operation on torch's CPU, composed of smaller operations: embedding bags,
+weight norm, samples of a distribution. They serve as kernels of eager operations and as decompositions in
+graphs.
 """
 
 from __future__ import annotations
@@ -13,14 +14,12 @@ from ..counters import Unsupported
 from ..host import on_host
 from ..refused_layouts import no_layout
 
-__all__ = ["BAGS", "BAGS_IN_GRAPHS"]
-
 _SUM, _MEAN, _MAX = 0, 1, 2
-_MOST = 1 << 22  # of what compares each with each
+_MOST = 1 << 22  # maximum number of comparisons when all pairs are compared
 
 
 def _eager(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Where there are no smaller ones, the host does it."""
+    """The kernel of an operation; cases that ``function`` refuses run on the host."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -32,7 +31,8 @@ def _eager(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _in_graphs(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Where there are no smaller ones, the operation stays."""
+    """The decomposition of an operation; in cases that ``function`` refuses, the operation is not
+    decomposed."""
 
     def decomposed(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -57,10 +57,10 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """aten::_embedding_bag: (result, the bag of each index, the size of each bag, nothing)."""
+    """aten::_embedding_bag: (result, bag of each index, size of each bag, an empty tensor)."""
     bags, count = offsets.numel() - include_last_offset, indices.numel()
     if mode == _MAX or sparse or not count or not bags or bags * count > _MOST:
-        raise Unsupported("bags of the greatest, sparse ones and very many are the host's")
+        raise Unsupported("bags by maximum, sparse gradients, no bags and very many bags run on the host")
     begins = offsets[:bags].reshape(1, bags)
     at = torch.arange(count, device=indices.device, dtype=indices.dtype).reshape(count, 1)
     bag = (at >= begins).to(torch.int32).sum(1, dtype=torch.int32) - 1
@@ -113,9 +113,10 @@ def dense_backward(
     per_sample_weights: torch.Tensor | None,
     padding_idx: int = -1,
 ) -> torch.Tensor:
-    """aten::_embedding_bag_dense_backward: the gradient of the table of ``count`` rows."""
+    """aten::_embedding_bag_dense_backward: the gradient of the table of embeddings, which has ``count``
+    rows."""
     if mode == _MAX or scale_grad_by_freq or not indices.numel() or not bag.numel():
-        raise Unsupported("gradients of the greatest, and by frequency, are the host's")
+        raise Unsupported("gradients of bags by maximum, or scaled by frequency, run on the host")
     if mode == _MEAN:
         counted = torch.ones_like(indices) if padding_idx < 0 else indices != padding_idx
         size = torch.zeros_like(grad[:, 0]).index_add(0, bag, counted.to(grad.dtype))
@@ -138,7 +139,7 @@ def per_sample_backward(
     mode: int,
     padding_idx: int = -1,
 ) -> torch.Tensor:
-    """aten::_embedding_bag_per_sample_weights_backward, which torch has for sums."""
+    """aten::_embedding_bag_per_sample_weights_backward, which torch defines only for bags that are summed."""
     if not indices.numel() or not bag.numel():
         raise Unsupported("there are no indices")
     made = (grad[bag] * weight[indices]).sum(1)
@@ -149,7 +150,7 @@ def per_sample_backward(
 
 
 def weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """aten::_weight_norm_interface: (weight, norms), a norm for each place along ``dim``."""
+    """aten::_weight_norm_interface: (weight, norms), with one norm for each position along ``dim``."""
     norms = torch.sqrt((v * v).sum(_others(v, dim), keepdim=True))
     return v * (g / norms), norms
 
@@ -172,10 +173,11 @@ def _others(v: torch.Tensor, dim: int) -> list[int]:
 def multinomial(
     weights: torch.Tensor, count: int, replacement: bool = False, *, generator: Any = None
 ) -> torch.Tensor:
-    """aten::multinomial, by the numbers that the CPU draws: the first of a race in which each is faster by
-    its weight. Weights are not looked at: negative ones, and what is no number, are not refused."""
+    """aten::multinomial, which draws the same numbers as the CPU: the samples are the winners of a race in
+    which weights are speeds. Negative weights and NaN are not refused, because that would mean fetching the
+    weights."""
     if replacement and count != 1:
-        raise Unsupported("several samples that may be equal are drawn one after the other")
+        raise Unsupported("samples with replacement are drawn one after the other")
     race = weights / torch.ops.aten.exponential.default(weights, 1.0, generator=generator)
     if count == 1:
         return race.argmax(-1, keepdim=True)

@@ -1,5 +1,6 @@
-"""Operations that torch fuses for other devices, in terms of smaller ones: as kernels of eager operations,
-and as decompositions of graphs (``EAGER``: as kernels only)."""
+"""Operations that torch fuses for other devices, composed of smaller operations. The composed operations
+serve as kernels of eager operations and as decompositions in graphs; those in ``EAGER`` serve as kernels
+only."""
 
 from __future__ import annotations
 
@@ -12,13 +13,11 @@ from torch.nn import functional
 from ...base.errors import InputError
 from ..host import on_host
 
-__all__ = ["COMPOSITES", "EAGER"]
-
 
 def _attention(
     parts: torch.Tensor, heads: int, mask: torch.Tensor | None, mask_type: int | None
 ) -> torch.Tensor:
-    """Queries, keys and values [batch, length, 3 * width] -> [batch, length, width]."""
+    """Attention of packed queries, keys and values [batch, length, 3 * width] -> [batch, length, width]."""
     batch, length, wide = parts.shape
     query, key, value = parts.reshape(batch, length, 3, heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
@@ -29,10 +28,11 @@ def _attention(
 
 
 def transformer_encoder_layer(src: torch.Tensor, embed_dim: int, num_heads: int, *rest: Any) -> torch.Tensor:
-    """aten::_transformer_encoder_layer_fwd, which nn.TransformerEncoderLayer calls where nothing is trained.
-    mask_type: 0 [length, length], 1 [batch, length], 2 [batch, heads, length, length], True: left out."""
+    """aten::_transformer_encoder_layer_fwd, which nn.TransformerEncoderLayer calls outside of training. The
+    mask has the shape [length, length] for a mask_type of 0, [batch, length] for 1, [batch, heads, length,
+    length] for 2; an element whose mask is True is left out."""
     qkv_weight, qkv_bias, proj_weight, proj_bias, use_gelu, norm_first, eps = rest[:7]
-    norm_weight_1, norm_bias_1, norm_weight_2, norm_bias_2 = rest[7:11]
+    first, second = rest[7:9], rest[9:11]
     ffn_weight_1, ffn_bias_1, ffn_weight_2, ffn_bias_2 = rest[11:15]
     mask, mask_type = (*rest[15:], None, None)[:2]
 
@@ -45,42 +45,14 @@ def transformer_encoder_layer(src: torch.Tensor, embed_dim: int, num_heads: int,
         hidden = functional.gelu(hidden) if use_gelu else torch.relu(hidden)
         return functional.linear(hidden, ffn_weight_2, ffn_bias_2)
 
-    def first(x: torch.Tensor) -> torch.Tensor:
-        return functional.layer_norm(x, (embed_dim,), norm_weight_1, norm_bias_1, eps)
-
-    def second(x: torch.Tensor) -> torch.Tensor:
-        return functional.layer_norm(x, (embed_dim,), norm_weight_2, norm_bias_2, eps)
+    def norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return functional.layer_norm(x, (embed_dim,), weight, bias, eps)
 
     if norm_first:
-        x = src + attend(first(src))
-        return x + feed(second(x))
-    x = first(src + attend(src))
-    return second(x + feed(x))
-
-
-def group_norm(
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    batch: int,
-    channels: int,
-    inner: int,
-    groups: int,
-    eps: float,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """aten::native_group_norm of [batch, channels, ...]: (result, means and inverse deviations, both
-    [batch, groups])."""
-    if not batch:
-        none = x.new_empty(0, groups)
-        return torch.empty_like(x), none, none.clone()
-    rows = x.reshape(batch, groups, channels // groups * inner)
-    variance, mean = torch.var_mean(rows, -1, correction=0, keepdim=True)
-    inverse = torch.rsqrt(variance + eps)
-    made = ((rows - mean) * inverse).reshape(x.shape)
-    shape = (1, channels, *[1] * (x.dim() - 2))
-    made = made if weight is None else made * weight.reshape(shape)
-    made = made if bias is None else made + bias.reshape(shape)
-    return made, mean.reshape(batch, groups), inverse.reshape(batch, groups)
+        x = src + attend(norm(src, *first))
+        return x + feed(norm(x, *second))
+    x = norm(src + attend(src), *first)
+    return norm(x + feed(x), *second)
 
 
 def batch_norm(
@@ -93,10 +65,12 @@ def batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """aten::native_batch_norm: (result, mean and inverse deviation of each channel), and the running
-    statistics are written, which its schema does not say: so no other code would write them back.
+    """aten::native_batch_norm: (result, mean of each channel, inverse deviation of each channel). The
+    function also writes the running statistics itself: torch's schema does not declare that they are written,
+    so no other code would.
 
-    Raises InputError, as torch a ValueError, where there is one of the statistics without the other."""
+    Raises InputError, which like torch's error is a ValueError, if only one of the running statistics is
+    given."""
     aten = torch.ops.aten
     if (running_mean is None) is not (running_var is None):
         raise InputError(
@@ -125,13 +99,14 @@ def batch_norm_with_update(
     momentum: float,
     eps: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """aten::_batch_norm_with_update: as in training, and what CUDA's library would keep, which is nothing."""
+    """aten::_batch_norm_with_update: native_batch_norm in training, and an empty reserve, which only CUDA's
+    library uses."""
     made = batch_norm(x, weight, bias, running_mean, running_var, True, momentum, eps)
     return *made, torch.empty(0, dtype=torch.uint8, device=x.device)
 
 
 def equal(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """aten::equal: one value is read."""
+    """aten::equal, which fetches one value from the device."""
     return a.shape == b.shape and (not a.numel() or bool((a == b).all()))
 
 
@@ -142,7 +117,7 @@ def channel_shuffle(x: torch.Tensor, groups: int) -> torch.Tensor:
 
 
 def complex_of(real: torch.Tensor, imaginary: torch.Tensor) -> torch.Tensor:
-    """aten::complex: the two beside each other, seen as one number."""
+    """aten::complex: real and imaginary parts are joined pairwise, and viewed as complex numbers."""
     return torch.view_as_complex(torch.stack(torch.broadcast_tensors(real, imaginary), -1))
 
 
@@ -152,7 +127,7 @@ def polar(size: torch.Tensor, angle: torch.Tensor) -> torch.Tensor:
 
 
 def native_dropout(x: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
-    """aten::native_dropout: (result, mask), by the numbers that the CPU draws."""
+    """aten::native_dropout: (result, mask) by the CPU's random numbers."""
     if train is False or not p:
         return x.clone(), torch.ones(x.shape, dtype=torch.bool, device=x.device)
     mask = torch.empty(x.shape, dtype=torch.bool, device=x.device).bernoulli_(1 - p)
@@ -160,8 +135,8 @@ def native_dropout(x: torch.Tensor, p: float, train: bool | None) -> tuple[torch
 
 
 def unscale(gradients: Sequence[torch.Tensor], found: torch.Tensor, factor: torch.Tensor) -> None:
-    """aten::_amp_foreach_non_finite_check_and_unscale_, of GradScaler: gradients times ``factor`` [1], and
-    ``found`` [1] is 1 where one is not finite. Nothing is waited for."""
+    """aten::_amp_foreach_non_finite_check_and_unscale_, of GradScaler: multiplies gradients by ``factor``
+    [1], and sets ``found`` [1] to 1 if an element of a gradient is not finite. The host waits for nothing."""
     for gradient in gradients:
         wrong = ~torch.isfinite(gradient).all()
         found.copy_(torch.maximum(found, wrong.to(found.dtype)))
@@ -176,8 +151,8 @@ def update_scale(
     backoff: float,
     interval: int,
 ) -> torch.Tensor:
-    """aten::_amp_update_scale_: after a step that ``found`` what is not finite the scale is less, after
-    ``interval`` ``steps`` without it is more."""
+    """aten::_amp_update_scale_: lowers the scale if ``found`` says that a value in this step was not finite,
+    and raises it after ``interval`` successive finite ``steps``."""
     wrong, more = found > 0, steps + 1
     due, grown = more == interval, scale * growth
     steady = torch.where(due & torch.isfinite(grown), grown, scale)
@@ -186,7 +161,7 @@ def update_scale(
 
 
 def histc(x: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:
-    """aten::histc, on the host; of integers too, as other devices have it and the CPU has not."""
+    """aten::histc, on the host. Integers are accepted, as on torch's other devices (its CPU accepts none)."""
     op, reason = torch.ops.aten.histc.default, "no rule for aten::histc"
     if x.dtype.is_floating_point:
         return on_host(op, (x, bins, min, max), {}, reason)
@@ -205,4 +180,4 @@ EAGER = {
     "equal": equal,
     "channel_shuffle": channel_shuffle,
 }
-COMPOSITES = {"native_group_norm": group_norm, "_transformer_encoder_layer_fwd": transformer_encoder_layer}
+COMPOSITES = {"_transformer_encoder_layer_fwd": transformer_encoder_layer}

@@ -1,5 +1,5 @@
-"""Which aten operations are decomposed before graphs are lowered: torch's core set, but for those that have a
-rule; and max pooling's gradient, which needs no indices here."""
+"""The aten operations that are decomposed before graphs are lowered: torch's core set without the operations
+that have a rule, and max pooling's gradient, which then needs no indices."""
 
 from __future__ import annotations
 
@@ -11,50 +11,34 @@ import torch
 from torch._decomp import core_aten_decompositions, decomposition_table, get_decompositions
 
 from .. import rules
+from ..rules.recurrent import why_not
 from .bags import BAGS_IN_GRAPHS
 from .composites import COMPOSITES
 from .recurrent import CELLS
 
-__all__ = ["eager_kernels", "table"]
-
 aten = torch.ops.aten
-# these have rules for eager operations; in graphs torch's decomposition leads to ops that fuse
+# operations that have rules, which only eager calls use; graphs decompose these operations, because the
+# smaller ops can be fused
 _ALWAYS = frozenset({"native_dropout", "_native_batch_norm_legit", "native_batch_norm", "addcmul", "addcdiv"})
 
-# which torch counts as core, and has decompositions for
+# operations that torch counts as core, so that its core set has no decompositions of them
 _MORE = [
     aten.native_group_norm_backward,
     aten._native_batch_norm_legit.no_stats,
 ]
 
-# operations without a rule that torch takes apart well, when they are done one at a time, too
+# operations without a rule whose decomposition is also used for eager calls
 _EAGER = (
-    "elu_backward",
-    "glu",
-    "glu_backward",
-    "log_sigmoid_forward",
-    "softplus_backward",
-    "hardsigmoid_backward",
-    "hardswish_backward",
-    "_prelu_kernel",
-    "_prelu_kernel_backward",
-    "smooth_l1_loss",
-    "smooth_l1_loss_backward",
-    "huber_loss",
-    "huber_loss_backward",
-    "binary_cross_entropy",
-    "binary_cross_entropy_backward",
-    "native_group_norm_backward",
-    "addmv",
-    "trace",
-    "grid_sampler_2d",
-    "multi_margin_loss",
-    "multilabel_margin_loss_forward",
-)
+    "elu_backward glu glu_backward log_sigmoid_forward softplus_backward hardsigmoid_backward "
+    "hardswish_backward _prelu_kernel _prelu_kernel_backward smooth_l1_loss smooth_l1_loss_backward "
+    "huber_loss huber_loss_backward binary_cross_entropy binary_cross_entropy_backward "
+    "native_group_norm_backward addmv trace grid_sampler_2d multi_margin_loss "
+    "multilabel_margin_loss_forward"
+).split()
 
 
 def eager_kernels() -> dict[str, Callable[..., Any]]:
-    """{operation: torch's decomposition}, as kernels."""
+    """{operation: torch's decomposition}, for use as eager kernels."""
     return {name: decomposition_table[getattr(aten, name).default] for name in _EAGER}
 
 
@@ -67,7 +51,7 @@ def max_pool2d_backward(
     padding: list[int],
     ceil_mode: bool,
 ) -> torch.Tensor:
-    """The gradient of max_pool2d: that of a window goes to the first of its greatest elements."""
+    """The gradient of max_pool2d; if a window has several maxima, its gradient goes to the first."""
     _, indices = aten.max_pool2d_with_indices(x, kernel, stride, padding, [1, 1], ceil_mode)
     return aten.max_pool2d_with_indices_backward(grad, x, kernel, stride, padding, [1, 1], ceil_mode, indices)
 
@@ -96,10 +80,10 @@ def _without_indices(
 
 
 def _unless_one_op(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """The decomposition of a recurrent layer, which stays one operation where the registry's ops do it."""
+    """The decomposition ``plain`` of a recurrent layer, except for layers that are one op of the registry."""
 
     def decomposed(x: Any, states: Any, params: Any, *more: Any) -> Any:
-        if rules.recurrent.why_not(states, params, *more[:-1]) is None:
+        if why_not(states, params, *more[:-1]) is None:
             return NotImplemented
         return plain(x, states, params, *more)
 
@@ -113,7 +97,7 @@ def _two(given: Any) -> list[int]:
 
 @cache
 def table() -> dict[Any, Callable[..., Any]]:
-    """{operation: its decomposition}, as AOTAutograd takes it."""
+    """{operation: its decomposition}, in the form that AOTAutograd takes."""
     known = set(rules.table()) - _ALWAYS
     everything = {**core_aten_decompositions(), **get_decompositions(_MORE)}
     found = {

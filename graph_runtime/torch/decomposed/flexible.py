@@ -1,15 +1,14 @@
-"""torch's flex_attention on tt: torch asks a device's name of a list that it has in a function of its own."""
+"""torch's flex_attention on tt. torch checks the device's name against a list inside of one of its functions,
+so tt is added to the constants of that function's code."""
 
 from __future__ import annotations
 
 from torch.nn.attention import flex_attention
 
-__all__ = ["register"]
-
 
 def register() -> None:
-    """Add tt to the devices that flex_attention takes. What dynamo traces stays torch's own function, so that
-    a graph does not break there; where a version of torch has no such list, nothing is changed."""
+    """Add tt to the devices that flex_attention takes. Dynamo still traces torch's own function, so graphs do
+    not break there. Without effect in a torch version that has no such list."""
     check = getattr(flex_attention, "_validate_device", None)
     if check is None:
         return

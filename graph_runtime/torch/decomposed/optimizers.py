@@ -1,5 +1,6 @@
-"""Steps of optimizers that torch fuses into one operation for other devices (``fused=True``), in terms of
-smaller ones. What a number of steps makes of a rate is computed on the device: nothing is waited for."""
+"""Optimizer steps that torch fuses into one operation on other devices (``fused=True``), composed of smaller
+operations. Rates that depend on the number of steps are computed on the device, so that the host waits for
+nothing."""
 
 from __future__ import annotations
 
@@ -9,25 +10,30 @@ from typing import Any
 
 import torch
 
-__all__ = ["FUSED"]
-
 Tensors = Sequence[torch.Tensor]
 
 
 def _gradients(
-    given: Tensors, maximize: bool, grad_scale: torch.Tensor | None, found_inf: torch.Tensor | None
-) -> Iterator[tuple[int, torch.Tensor]]:
-    """(number, gradient) of each parameter; none where GradScaler found what is not finite."""
+    parameters: Tensors,
+    given: Tensors,
+    weight_decay: float,
+    maximize: bool,
+    grad_scale: torch.Tensor | None,
+    found_inf: torch.Tensor | None,
+) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
+    """(number, parameter, gradient plus weight decay) for each parameter; yields nothing if GradScaler found
+    a value that is not finite."""
     if found_inf is not None and found_inf.item():
         return
-    for number, gradient in enumerate(given):
+    for number, (x, gradient) in enumerate(zip(parameters, given, strict=True)):
         if grad_scale is not None:
             gradient.div_(grad_scale)
-        yield number, -gradient if maximize else gradient
+        gradient = -gradient if maximize else gradient
+        yield number, x, gradient + x * weight_decay if weight_decay else gradient
 
 
 def _left(beta: float, step: torch.Tensor) -> torch.Tensor:
-    """1 - beta ** step, to the last digits also where beta is nearly 1."""
+    """1 - beta ** step, accurate to the last digits even for a beta near 1."""
     if not 0 < beta < 1:
         return torch.full_like(step, 1.0 if beta == 0 else 1 - beta)
     return -torch.expm1(step * math.log(beta))
@@ -53,12 +59,11 @@ def _adam(decoupled: bool) -> Any:
         found_inf: torch.Tensor | None = None,
     ) -> None:
         lr = lr.item() if isinstance(lr, torch.Tensor) else lr
-        for at, gradient in _gradients(gradients, maximize, grad_scale, found_inf):
-            x, mean, square, step = parameters[at], means[at], squares[at], steps[at]
+        decay = 0.0 if decoupled else weight_decay
+        for at, x, gradient in _gradients(parameters, gradients, decay, maximize, grad_scale, found_inf):
+            mean, square, step = means[at], squares[at], steps[at]
             if weight_decay and decoupled:
                 x.mul_(1 - lr * weight_decay)
-            elif weight_decay:
-                gradient = gradient + x * weight_decay
             mean.lerp_(gradient, 1 - beta1)
             square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
             if amsgrad:
@@ -86,10 +91,7 @@ def sgd(
 ) -> None:
     """aten::_fused_sgd_"""
     lr = lr.item() if isinstance(lr, torch.Tensor) else lr
-    for at, gradient in _gradients(gradients, maximize, grad_scale, found_inf):
-        x = parameters[at]
-        if weight_decay:
-            gradient = gradient + x * weight_decay
+    for at, x, gradient in _gradients(parameters, gradients, weight_decay, maximize, grad_scale, found_inf):
         if momentum:
             held = momenta[at]
             if is_first_step:
@@ -116,22 +118,14 @@ def adagrad(
 ) -> None:
     """aten::_fused_adagrad_"""
     lr = lr.item() if isinstance(lr, torch.Tensor) else lr
-    for at, gradient in _gradients(gradients, maximize, grad_scale, found_inf):
-        x = parameters[at]
-        if weight_decay:
-            gradient = gradient + x * weight_decay
+    for at, x, gradient in _gradients(parameters, gradients, weight_decay, maximize, grad_scale, found_inf):
         sums[at].addcmul_(gradient, gradient, value=1.0)
         rate = lr / ((steps[at] - 1) * lr_decay + 1)
         x.sub_(gradient / (sums[at].sqrt() + eps) * rate)
 
 
 FUSED = {
-    "_fused_adam_": _adam(decoupled=False),
-    "_fused_adam_.tensor_lr": _adam(decoupled=False),
-    "_fused_adamw_": _adam(decoupled=True),
-    "_fused_adamw_.tensor_lr": _adam(decoupled=True),
-    "_fused_sgd_": sgd,
-    "_fused_sgd_.tensor_lr": sgd,
-    "_fused_adagrad_": adagrad,
-    "_fused_adagrad_.tensor_lr": adagrad,
+    f"_fused_{name}_{overload}": step
+    for name, step in (("adam", _adam(False)), ("adamw", _adam(True)), ("sgd", sgd), ("adagrad", adagrad))
+    for overload in ("", ".tensor_lr")
 }

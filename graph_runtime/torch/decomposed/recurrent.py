@@ -1,7 +1,8 @@
-"""The cells of nn.LSTM and nn.GRU, which torch fuses for devices other than the CPU, by smaller operations.
+"""The cells of nn.LSTM and nn.GRU, which torch fuses for devices other than the CPU, composed of smaller
+operations.
 
-Gates are [batch, n * width], in torch's order: an LSTM's are input, forget, new and output, a GRU's reset,
-update and new. What the gradient needs is the workspace.
+Gates are [batch, n * width], in torch's order: input, forget, new and output for an LSTM; reset, update and
+new for a GRU. The workspace holds the values that the backward pass needs.
 """
 
 from __future__ import annotations
@@ -9,8 +10,6 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import torch
-
-__all__ = ["CELLS"]
 
 _Optional: TypeAlias = torch.Tensor | None
 

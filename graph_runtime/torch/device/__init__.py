@@ -1,4 +1,4 @@
-"""torch.tt, the module that torch and users ask about the device.
+"""torch.tt, the module through which torch and users control the device.
 
-Read device_module, memory, streams and generators; accelerator is what torch says for all accelerators alike.
+Read device_module, memory, streams and generators; accelerator serves torch's functions for any accelerator.
 """

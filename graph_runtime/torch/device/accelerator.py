@@ -1,8 +1,9 @@
-"""What torch says for all accelerators alike: torch.Generator, Stream and Event of a device, and
-torch.accelerator. Each comes to what torch.tt has.
+"""torch's interface to any accelerator: torch.Generator, Stream and Event of a device, and torch.accelerator.
+Each of these uses torch.tt.
 
-torch asks C++ for these, and there only code that is compiled against it could answer; so the three classes
-choose by the device that is meant, and the functions by which torch.accelerator asks are ours.
+torch implements them in C++, and only code that is compiled against torch can extend them. Instead,
+Generator, Stream and Event are replaced by classes that choose an implementation by device, and the functions
+that torch.accelerator calls are replaced.
 """
 
 from __future__ import annotations
@@ -13,22 +14,21 @@ import torch
 
 from . import device_module, generators, memory, streams
 
-__all__ = ["register"]
-
 
 class _Choosing(type):
-    """The metaclass of a class of torch's that makes one of ours where the device is tt. Instances and
-    subclasses of torch's own class are its, too."""
+    """Metaclass of the class that replaces a torch class: a call makes an instance of our class for a tt
+    device, and an instance of torch's class for any other device. Instances and subclasses of torch's class
+    count as instances and subclasses of the replacement."""
 
     plain: type
     ours: Any
-    by_default: bool  # whether no device means the accelerator
+    by_default: bool  # whether a call without a device means tt
 
     def __call__(cls, *args: Any, **more: Any) -> Any:
         if not _is_choosing(cls):
             return super().__call__(*args, **more)
         device = more.get("device", args[0] if args else None)
-        if more.get("device_type") is not None:  # torch.Stream(stream_id=, device_index=, device_type=)
+        if more.get("device_type") is not None:  # called as (stream_id, device_index, device_type)
             return (cls.ours if more["device_type"] == streams.TYPE else cls.plain)(*args, **more)
         if (device is None and cls.by_default) or (device is not None and _type(device) == "tt"):
             return cls.ours(*args, **more)
@@ -52,7 +52,7 @@ def _type(device: Any) -> str:
 
 
 def _choosing(name: str, ours: Any, by_default: bool) -> None:
-    """Put such a class into torch."""
+    """Replace torch's class ``name`` by one that chooses between it and ``ours``."""
     plain = getattr(torch, name)
     kind = type(name, (_Choosing, type(plain)), {}) if type(plain) is not type else _Choosing
     known = {
@@ -69,7 +69,8 @@ def _choosing(name: str, ours: Any, by_default: bool) -> None:
 
 
 def _nested_stats(index: int) -> dict[str, Any]:
-    """memory_stats as torch.accelerator reads them: its names are paths."""
+    """memory_stats as nested dicts, in the form of torch.accelerator: each part of a dotted key is one
+    level."""
     made: dict[str, Any] = {}
     for path, value in memory.memory_stats(index).items():
         *outer, last = path.split(".")
@@ -81,7 +82,7 @@ def _nested_stats(index: int) -> dict[str, Any]:
 
 
 def _nothing() -> None:
-    """Pinned memory is not kept when it is not used."""
+    """Do nothing, because unused pinned memory is not kept."""
 
 
 _ASKED = {
@@ -104,7 +105,7 @@ _ASKED = {
 
 
 def register() -> None:
-    """Let torch.accelerator, torch.Generator, torch.Stream and torch.Event know the device."""
+    """Make torch.accelerator, torch.Generator, torch.Stream and torch.Event support the device."""
     for name, function in _ASKED.items():
         if hasattr(torch._C, f"_accelerator_{name}"):
             setattr(torch._C, f"_accelerator_{name}", function)

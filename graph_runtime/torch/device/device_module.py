@@ -1,5 +1,5 @@
-"""torch.tt: the module that torch, and users, ask about the device. Its functions are those of the modules
-here: devices (this one), memory, streams, generators."""
+"""torch.tt: the module through which torch and users control the device. It collects the functions of this
+file (devices) and of memory, streams and generators."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from ..required import TorchDeviceError
 from ..store import current, device_of, devices, torch_device
 from . import generators, memory, streams
 
-__all__ = ["make_module", "refuse_in_child"]
-
 _pid = os.getpid()
 
 
 class Properties(NamedTuple):
-    """A device as torch.cuda describes one: ``name`` of the board, ``device`` the runtime's name,
-    ``total_memory`` bytes of main memory, ``multi_processor_count`` cores, ``clock_mhz`` theirs."""
+    """Properties of a device, in the form of torch.cuda's. ``name``: the board's; ``device``: the runtime's
+    name of the device; ``total_memory``: bytes of main memory; ``multi_processor_count``: number of cores;
+    ``clock_mhz``: the cores' clock rate."""
 
     name: str
     device: str
@@ -32,7 +31,8 @@ class Properties(NamedTuple):
 
 
 class _Chosen:
-    """``with torch.tt.device(1):`` "tt" means tt:1 inside; None or a negative number changes nothing."""
+    """Inside of the block ``with torch.tt.device(1):`` the name "tt" means tt:1. None or a negative number
+    changes nothing."""
 
     def __init__(self, device: Any):
         self.idx = self._find(device)
@@ -52,7 +52,8 @@ class _Chosen:
 
 
 class _OfTensor(_Chosen):
-    """``with torch.tt.device_of(x):`` "tt" means the device of a tensor; one on the CPU changes nothing."""
+    """Inside of the block ``with torch.tt.device_of(x):`` the name "tt" means the device of the tensor x. A
+    CPU tensor changes nothing."""
 
     def _find(self, device: Any) -> int | None:
         return device.device.index if device.device.type == "tt" else None
@@ -67,27 +68,27 @@ def is_available() -> bool:
 
 
 def is_in_bad_fork() -> bool:
-    """Whether this is a child of fork: the simulated device's threads are its parent's."""
+    """Whether this process is a fork's child, in which the simulated device has no threads."""
     return os.getpid() != _pid
 
 
 def init() -> None:
-    """Nothing: devices are opened at first use."""
+    """Do nothing: devices are opened at first use."""
 
 
 def current_device() -> int:
-    """The number of what "tt" means, in this thread."""
+    """The number of the device that "tt" means in this thread."""
     return current.index
 
 
 def set_device(device: Any) -> None:
-    """Let "tt" mean this device, in this thread. A negative number changes nothing."""
+    """Make "tt" mean this device in this thread. A negative number changes nothing."""
     if not (isinstance(device, int) and device < 0):
         current.index = device_of(device)
 
 
 def exchange_device(device: int) -> int:
-    """set_device, and the number before."""
+    """Set the current device, and return the number of the previous current device."""
     before = current.index
     set_device(device)
     return before
@@ -98,7 +99,7 @@ def device_count() -> int:
 
 
 def get_device_name(device: Any = None) -> str:
-    """The board, as "n150"."""
+    """The board's name, such as "n150"."""
     return devices()[device_of(device)].descriptor.name
 
 
@@ -111,8 +112,8 @@ def get_device_properties(device: Any = None) -> Properties:
 
 
 def get_device_capability(device: Any = None) -> dict[str, Any]:
-    """What torch.accelerator.get_device_capability says: {"supported_dtypes": set of torch dtypes} that a
-    device computes with."""
+    """{"supported_dtypes": the torch dtypes that a device computes with}, for
+    torch.accelerator.get_device_capability."""
     from ..kinds import computed
 
     device_of(device)
@@ -124,12 +125,12 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
-    """What torch.autocast("tt") may lower products to."""
+    """The dtypes in which torch.autocast("tt") may compute products."""
     return [torch.bfloat16]
 
 
 def refuse_in_child() -> None:
-    """Raise where this process is a child of fork, and the device its parent's."""
+    """Raise TorchDeviceError if this process is a fork's child: the device belongs to the parent."""
     if os.getpid() != _pid:
         raise TorchDeviceError(
             "this process is a child of fork: its parent has the simulated device. Start "

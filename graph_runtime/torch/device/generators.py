@@ -1,5 +1,5 @@
-"""Random numbers of torch.tt. They are made on the host: a device's default generator is torch's of the CPU,
-so a seed gives the same numbers on every device."""
+"""Random numbers of torch.tt. They are made on the host. A device's default generator is torch's CPU
+generator, so a seed gives the same numbers on every device."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = [
 
 
 class Generator(torch._C.Generator):
-    """torch.Generator(device="tt"): a stream of numbers of its own, made on the host as by a generator of the
-    CPU with the same seed."""
+    """torch.Generator(device="tt"): its own random stream, made on the host with the numbers of a CPU
+    generator of the same seed."""
 
     def __new__(cls, device: Any = "tt") -> Generator:
         made = super().__new__(cls)
@@ -62,7 +62,7 @@ def manual_seed_all(seed: int) -> None:
 
 
 def seed() -> None:
-    """A seed that nothing else has."""
+    """Set a random seed."""
     torch.default_generator.seed()
 
 
@@ -85,7 +85,7 @@ def set_rng_state(state: torch.Tensor, device: Any = None) -> None:
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
-    """A state a device: all are the same."""
+    """One state per device, all equal, because devices share one default generator."""
     return [get_rng_state(index) for index in range(len(devices()))]
 
 

@@ -1,6 +1,6 @@
-"""torch.tt: what devices' main memory holds. Bytes are what the device really gives: padded tiles and pages
-of all banks, whatever holds them. Scalars that are kept to be used again are no one's, as what is idle is.
-Peaks are since reset_peak_memory_stats."""
+"""torch.tt: use of the devices' main memory. Bytes are those allocated on the device for any holder: padded
+tiles and pages, summed over all banks. Cached scalars and idle memory have no holder. Peaks are counted since
+reset_peak_memory_stats."""
 
 from __future__ import annotations
 
@@ -32,31 +32,39 @@ __all__ = [
 ]
 
 
-_DRAIN_NS = 200_000_000  # where other threads queue more and more, what is true changes anyway
+_DRAIN_NS = 200_000_000  # limit of the wait for queued work: other threads may queue work for ever
 
 
 def _opened(device: Any) -> DeviceHandle:
-    """The device, when what is queued is over, and what torch dropped and what recipes kept is given back."""
+    """The device, after its queued work has ended. Memory that torch has dropped, and memory that recipes
+    kept, has been freed."""
     settle_all()
     collect()
     handle = open_device(devices()[device_of(device)])
-    lib.gr_async_drain(handle.pointer, _DRAIN_NS)  # the values are there, and their runs may not be over
+    lib.gr_async_drain(handle.pointer, _DRAIN_NS)  # values may be ready before the runs that make them end
     sweep()
     return handle
 
 
 def _peaks(handle: DeviceHandle, reset: bool = False) -> tuple[int, int]:
-    """The most bytes a bank in use at once, and with what was kept for the next taker."""
+    """(peak without, peak with the memory kept for reuse). A peak is the most bytes of a bank that were in
+    use at once."""
     out = ffi.new("uint64_t[2]")
     core.check(lib.gr_buffers_most(handle.pointer, 0, reset, out), device=str(handle.device))
     return out[0], out[1]
 
 
 def memory_stats(device: Any = None) -> OrderedDict[str, int]:
-    """Bytes of the device's main memory: {"allocated", "free", "largest_free", "allocations", "idle",
-    "scalars"}. ``idle``: given back, and kept for the next taker; ``scalars``: numbers of operations, kept to
-    be used again, in neither "allocated" nor "idle". The same under torch's names:
-    "allocated_bytes.all.current", ".peak", "reserved_bytes.all.current", ".peak"."""
+    """{key: number} about the device's main memory. All numbers but "allocations" are bytes.
+
+    "allocated": memory that tensors, programs and sessions hold.
+    "allocations": number of allocated blocks.
+    "free": free memory; "largest_free": the largest free block.
+    "idle": freed memory that is kept for reuse.
+    "scalars": cached operands that are numbers, counted neither in "allocated" nor in "idle".
+    "allocated_bytes.all.current", "allocated_bytes.all.peak": torch's names of memory_allocated and its peak.
+    "reserved_bytes.all.current", "reserved_bytes.all.peak": torch's names of memory_reserved and its peak.
+    """
     handle = _opened(device)
     banks = handle.device.main_memory.banks
     stats, idle = handle.stats(0), lib.gr_buffers_idle(handle.pointer, 0)
@@ -80,37 +88,37 @@ def memory_stats(device: Any = None) -> OrderedDict[str, int]:
 
 
 def memory_allocated(device: Any = None) -> int:
-    """Bytes that tensors, programs and sessions hold, padding counted."""
+    """Bytes that tensors, programs and sessions hold, including padding."""
     return memory_stats(device)["allocated"]
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most that memory_allocated was, at any moment."""
+    """The maximum of memory_allocated."""
     return memory_stats(device)["allocated_bytes.all.peak"]
 
 
 def memory_reserved(device: Any = None) -> int:
-    """memory_allocated, and what is kept for the next taker."""
+    """memory_allocated plus the bytes kept for reuse."""
     return memory_stats(device)["reserved_bytes.all.current"]
 
 
 def max_memory_reserved(device: Any = None) -> int:
-    """The most that memory_reserved was, at any moment."""
+    """The maximum of memory_reserved."""
     return memory_stats(device)["reserved_bytes.all.peak"]
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Peaks are what is held now."""
+    """Set the peaks to the current values."""
     _peaks(_opened(device), reset=True)
 
 
 def reset_accumulated_memory_stats(device: Any = None) -> None:
-    """Nothing: no statistics here are sums over time."""
+    """Do nothing, because no statistic of tt is accumulated over time."""
     device_of(device)
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
-    """(free bytes, bytes in all)."""
+    """(free bytes, total bytes)."""
     stats = memory_stats(device)
     free = stats["free"] + stats["idle"] + stats["scalars"]
     return free, free + stats["allocated"]
@@ -119,7 +127,7 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 def memory_snapshot(device: Any = None) -> list[dict[str, Any]]:
     """Each block of the device's main memory, by address: {"address", "total_size" bytes of all banks,
     "state": "active_allocated", "active_pending_free" (queued work alone needs it) or "inactive", "holder":
-    what asked for it first}."""
+    name of its first user}."""
     handle = _opened(device)
     banks = handle.device.main_memory.banks
     states = {"queued": "active_pending_free", "idle": "inactive"}
@@ -136,7 +144,7 @@ def memory_snapshot(device: Any = None) -> list[dict[str, Any]]:
 
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
-    """memory_stats as a table, and unless ``abbreviated`` the largest holders."""
+    """memory_stats as a table, followed by the largest holders unless ``abbreviated``."""
     stats = memory_stats(device)
     lines = [f"memory of {devices()[device_of(device)]}", f"{'bytes':12}{'now':>16}{'most':>16}"]
     for name in ("allocated", "reserved"):
@@ -160,4 +168,4 @@ def empty_cache() -> None:
 
 
 def ipc_collect() -> None:
-    """Nothing: processes share no memory of a device."""
+    """Do nothing, because processes share no memory of a device."""

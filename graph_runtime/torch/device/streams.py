@@ -1,9 +1,9 @@
-"""Streams and events of torch.tt. Work on a device is ordered by the data that it reads and writes, so a
-stream orders nothing more: all streams of a device are over when its work is.
+"""Streams and events of torch.tt. Work is ordered by the data that it reads and writes, so streams need not
+order anything: all streams of a device are complete when the device's work is.
 
-An event with ``enable_timing`` reads two clocks when it is recorded, after the work before it is over:
-``elapsed_time`` is simulated time, what the device would have taken (clock.py); ``elapsed_wall_time`` is the
-time of the host that simulates it. Both are milliseconds.
+Recording an event with ``enable_timing`` waits for the work queued before the event, and reads two clocks:
+``elapsed_time`` is simulated time, which the device would have taken (clock.py); ``elapsed_wall_time`` is the
+time of the simulating host. Both are in milliseconds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -19,8 +18,7 @@ import torch
 
 from ...base.errors import HandleError
 from ...run.device_handles import open_device
-from ...run.queues.marks import Mark
-from ...run.tensors.tensor import Tensor
+from ...run.queues.buffer import Mark
 from .. import clock
 from ..required import TorchDeviceError
 from ..store import current, device_of, devices, live, torch_device
@@ -38,34 +36,31 @@ __all__ = [
 
 
 def synchronize(device: Any = None) -> None:
-    """Wait until all work that was queued on a device is over, also that whose results were dropped, and the
-    values of all its tensors are there. Raises what failed to make one that is there."""
+    """Wait until all work queued on a device has ended, including work whose results were dropped, and until
+    the values of all tensors on the device are there. Raises the errors of work that made live tensors."""
     _wait(device_of(device))
 
 
 def _wait(index: int, mark: Mark | None = None) -> None:
     (_mark(index) if mark is None else mark).wait()
-    for base in _bases(index):
-        with suppress(HandleError):  # it ended with its device, which was closed: nothing is to come
-            base.wait()
+    for store in live():
+        if store.index == index and (base := store.base) is not None:
+            with suppress(HandleError):  # the device was closed: there is nothing to wait for
+                base.wait()
 
 
 def _mark(index: int) -> Mark:
-    """All work that is queued on a device now."""
+    """A mark that is reached when all work queued on a device so far has ended."""
     return Mark(open_device(devices()[index]))
 
 
-def _bases(index: int) -> Iterator[Tensor]:
-    """The tensors in which torch's of a device are."""
-    return (store.base for store in live() if store.index == index and store.base is not None)
-
-
 _ids = itertools.count(1)
-TYPE = int(torch._C._autograd.DeviceType.PrivateUse1)  # as C++ numbers devices
+TYPE = int(torch._C._autograd.DeviceType.PrivateUse1)  # the device type's number in C++
 
 
 class Stream(torch.Stream):
-    """torch.tt.Stream(device, priority): ``with stream:`` makes its device the current one, too."""
+    """torch.tt.Stream(device, priority). ``with stream:`` also makes the stream's device the current
+    device."""
 
     def __new__(cls, device: Any = None, priority: int = 0, **more: Any) -> Stream:
         if "stream_id" not in more:
@@ -78,17 +73,17 @@ class Stream(torch.Stream):
         _wait(self.device_index)
 
     def query(self) -> bool:
-        """Whether all work on the device is over."""
+        """Whether all work on the device has ended."""
         return _mark(self.device_index).reached
 
     def wait_stream(self, stream: Any) -> None:
-        """Nothing: what is read is waited for."""
+        """Do nothing, because work waits for the data that it reads."""
 
     def wait_event(self, event: Any) -> None:
-        """Nothing: what is read is waited for."""
+        """Do nothing, because work waits for the data that it reads."""
 
     def record_event(self, event: Any = None) -> Any:
-        """The event, a new one by default, recorded."""
+        """Record an event (None: a new event), and return the event."""
         made = Event(device=self.device) if event is None else event
         made.record(self)
         return made
@@ -108,7 +103,8 @@ class Stream(torch.Stream):
 
 
 class _Entered(threading.local):
-    """Of a thread: the streams that are the current ones of their devices, and what was before."""
+    """The streams that a thread entered: {device number: current stream}, and a stack of the previous (device
+    number, stream)."""
 
     def __init__(self) -> None:
         self.streams: dict[int, Stream] = {}
@@ -120,7 +116,8 @@ _defaults: dict[int, Stream] = {}
 
 
 class StreamContext:
-    """``with torch.tt.stream(s):``; None changes nothing."""
+    """The block ``with torch.tt.stream(s):``, in which s is the current stream. For an s of None nothing
+    changes."""
 
     def __init__(self, stream: Stream | None):
         self.stream = stream
@@ -148,7 +145,7 @@ def current_stream(device: Any = None) -> Stream:
 
 
 def set_stream(stream: Stream) -> None:
-    """Let a stream be the current one of its device, and that the current device, in this thread."""
+    """Make a stream the current one of its device, and its device the current device, in this thread."""
     current.index = stream.device_index
     _entered.streams[stream.device_index] = stream
 
@@ -156,8 +153,8 @@ def set_stream(stream: Stream) -> None:
 class Event(torch.Event):
     """torch.tt.Event(enable_timing=True): a moment in a device's work.
 
-    Raises TorchDeviceError, a RuntimeError, where the time between events is asked for of one that was made
-    without ``enable_timing``, not recorded, or is of another device."""
+    The time between events raises TorchDeviceError, a RuntimeError, if either was made without
+    ``enable_timing`` or was not recorded, or if they are on different devices."""
 
     def __new__(
         cls,
@@ -178,15 +175,15 @@ class Event(torch.Event):
 
     _index: int
     _timed: bool
-    _at: tuple[int, int] | None  # simulated and wall ns
-    _mark: Mark | None  # None where it was not recorded
+    _at: tuple[int, int] | None  # (simulated ns, wall ns) of the event's moment
+    _mark: Mark | None  # None until the event is recorded
 
     @property
     def device(self) -> torch.device:
         return torch_device(self._index)
 
     def record(self, stream: Any = None) -> None:
-        """The moment is now. With timing the work before it is waited for."""
+        """Set the moment to now. With timing, wait for the work queued before the event."""
         if stream is not None:
             self._index = stream.device_index
         self._mark = _mark(self._index)
@@ -195,24 +192,24 @@ class Event(torch.Event):
             self._at = clock.now(self._index), time.perf_counter_ns()
 
     def wait(self, stream: Any = None) -> None:
-        """Nothing: what is read is waited for."""
+        """Do nothing, because work waits for the data that it reads."""
 
     def query(self) -> bool:
-        """Whether the work before it is over."""
+        """Whether the work queued before the event has ended."""
         return self._mark is None or self._mark.reached
 
     def synchronize(self) -> None:
-        """Wait for the work before it."""
+        """Wait for the work queued before the event."""
         if self._mark is not None:
             self._mark.wait()
 
     def elapsed_time(self, end_event: Any) -> float:
-        """Simulated ms from this event to another: what the device would have taken."""
+        """Simulated ms from this event to ``end_event``: the time that the device would take."""
         start, end = self._times(end_event)
         return (end[0] - start[0]) / 1e6
 
     def elapsed_wall_time(self, end_event: Any) -> float:
-        """ms of the host that simulates the device, from this event to another."""
+        """Wall-clock ms on the simulating host from this event to ``end_event``."""
         start, end = self._times(end_event)
         return (end[1] - start[1]) / 1e6
 
@@ -224,10 +221,8 @@ class Event(torch.Event):
             if event._at is None:
                 raise TorchDeviceError("both events must be recorded before the time between them is known")
         if self._index != other._index:
-            raise TorchDeviceError(
-                "both events must be of one device: each has a clock of its own",
-                got=[str(self.device), str(other.device)],
-            )
+            text = "both events must be of one device: each has a clock of its own"
+            raise TorchDeviceError(text, got=[str(self.device), str(other.device)])
         return self._at, other._at  # type: ignore[return-value]  # looked at above
 
     def __repr__(self) -> str:

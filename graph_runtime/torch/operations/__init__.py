@@ -1,5 +1,5 @@
-"""Kernels of torch's operations on tt tensors, and how calls of one signature are done again.
+"""Kernels of torch's operations on tt tensors, and the repetition of calls with one signature.
 
-Read: signatures (what a call is like), repeats (the kernel that remembers), ready (how a call is done again);
-eager, writes and making (the kernels).
+Read: signatures (keys of calls), repeats (a kernel that remembers its calls), ready (a remembered call); then
+the kernels: eager, writes and making.
 """

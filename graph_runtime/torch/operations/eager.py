@@ -1,4 +1,4 @@
-"""Operations on tt tensors, one at a time: by a rule on the device, else on the host.
+"""Single operations on tt tensors: run on the device by a rule, else on the host.
 
 torch calls ``Operation`` for each overload that has a rule, and writes.fallback for all others.
 """
@@ -21,12 +21,10 @@ from ..store import wrap
 from ..wide import widened
 from .repeats import Repeating
 
-__all__ = ["Operation"]
-
 
 class Operation(Repeating):
-    """The kernel of an overload by a rule: ``rule`` is how the device does it, ``rule_name`` aten's name of
-    what it does."""
+    """The kernel of an overload that has a rule. ``rule``: that rule; ``rule_name``: aten's name of the
+    operation."""
 
     name: str
     rule: rules.Rule
@@ -46,7 +44,8 @@ class Operation(Repeating):
 
 
 def _written(schema: Any) -> str | int | None:
-    """The one argument that an operation writes, by its name, 0 for its first, None for none or several."""
+    """The one argument that an operation writes: its name, or 0 for the first argument. None if the operation
+    writes no argument or several."""
     names = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
     if len(names) != 1:
         return None
@@ -70,10 +69,11 @@ def _on_device(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def _most_place(args: tuple[Any, ...]) -> int:
-    """No place of an element is larger: wide results are places in an argument."""
+    """A bound of results that are positions: the number of elements of the largest argument."""
     return min(max((x.numel() for x in args if isinstance(x, torch.Tensor)), default=MOST), MOST)
 
 
 def _rule_name(name: str) -> str:
-    """The name without the mark of what writes its first argument; __lshift__ is none."""
+    """An operation's name without the trailing underscore of in-place forms, which names like __lshift__ do
+    not have."""
     return name if name.endswith("__") else name.removesuffix("_")

@@ -1,4 +1,4 @@
-"""Making tensors: kernels whose calls repeat (repeats.py) though they have no rule."""
+"""Creation of tensors: kernels whose calls are repeated (repeats.py) although they have no rule."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ from ..required import TorchDeviceError
 from ..store import collect, device_of, empty, wrap
 from .repeats import Repeating
 
-__all__ = ["REPEATING"]
-
 aten = torch.ops.aten
 
 
 class FunctionKernel(Repeating):
-    """The kernel of an overload by a function of its arguments."""
+    """The kernel of an overload that is a plain function of its arguments."""
 
     def __init__(self, op: Any, function: Callable[..., Any], written: int | None = None):
         super().__init__(op, written)
@@ -64,16 +62,16 @@ def _made(
 
 
 def full(size: Any, number: Any, *, dtype: Any = None, **how: Any) -> torch.Tensor:
-    """aten::full: memory is taken once, for the values."""
+    """aten::full. Memory is allocated once, for the filled values."""
     dtype = torch.full((), number).dtype if dtype is None else dtype
     shape, kind = tuple(size), kind_of(dtype)
     if not kind.raw and 0 not in shape and how.get("layout") in (None, torch.strided):
         index = device_of(how.get("device"))
         collect()
         try:
-            made = Eager(index).filled(shape, number, kind.stored)
+            made = Eager(index).filled(shape, number, kind.stored).tensor
         except (Unsupported, ArithmeticError, TypeError):
-            pass  # torch says what comes of such a number
+            pass  # torch's fill_ takes the number, or raises its error
         else:
             count("device")
             return wrap(made, dtype, index)
@@ -81,7 +79,7 @@ def full(size: Any, number: Any, *, dtype: Any = None, **how: Any) -> torch.Tens
 
 
 def zeros(size: Any, *, dtype: Any = None, **how: Any) -> torch.Tensor:
-    """aten::zeros, and aten::_efficientzerotensor: real zeros, as a device stores them."""
+    """aten::zeros, and aten::_efficientzerotensor, whose zeros are stored here like other values."""
     return full(size, 0, dtype=torch.get_default_dtype() if dtype is None else dtype, **how)
 
 
@@ -98,19 +96,19 @@ def _like(op: Any, *numbers: Any) -> Callable[..., torch.Tensor]:
 
 
 def _in_rows(x: torch.Tensor, order: Any) -> bool:
-    """Whether what is made like ``x`` is row-major."""
+    """Whether a tensor made like ``x``, with the memory format ``order``, is row-major."""
     return order is torch.contiguous_format or (
         order in (None, torch.preserve_format) and x.is_contiguous() and not (x.is_conj() or x.is_neg())
     )
 
 
 def clone(self: torch.Tensor, *, memory_format: Any = None) -> torch.Tensor:
-    """aten::clone: memory is shared until one of the two is written."""
+    """aten::clone: the result shares memory with the tensor until one of the two is written."""
     if not self.numel() or self.is_conj() or self.is_neg() or not _in_rows(self, memory_format):
         return aten.clone.default.redispatch(COMPOSITE, self, memory_format=memory_format)
     try:
         return duplicate(self)
-    except Unsupported:  # a view that no storage has as such
+    except Unsupported:  # the view cannot be stored as a tensor of its own
         return aten.clone.default.redispatch(COMPOSITE, self, memory_format=memory_format)
 
 

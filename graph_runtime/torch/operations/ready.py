@@ -1,4 +1,5 @@
-"""Ready: how the calls of one signature are done again (repeats.py), made of what was noted of the first."""
+"""Ready: how calls of one signature are repeated (repeats.py), derived from the notes of the first such
+call."""
 
 from __future__ import annotations
 
@@ -19,13 +20,15 @@ from ..recording import Notes
 from ..store import Form, Store, form_of, holder_of, number_of, storage_of
 from .signatures import BASE, Signature
 
-__all__ = ["Ready", "ready_of"]
-
 
 class NewValue(NamedTuple):
-    """A tensor that a call makes, or writes: ``form`` and ``bound`` of what torch is told, the shape and
-    strides (None: row-major); ``source``: number of the argument whose values and bound it has, -1: its
-    values are new."""
+    """The new value of a tensor that a call makes or writes.
+
+    ``form``: the tensor's description for torch.
+    ``strides``: the tensor's strides; None if it is row-major.
+    ``bound``: largest magnitude of its integers.
+    ``source``: number of the given tensor whose values and bound it has; -1 if the values are new.
+    """
 
     form: Form
     shape: tuple[int, ...]
@@ -34,7 +37,8 @@ class NewValue(NamedTuple):
     source: int
 
     def bound_now(self, stores: Sequence[Store], given: Sequence[Any]) -> int | None:
-        """The bound of its values, given these tensors: unless another thread has written them meanwhile."""
+        """The bound of the value in a call with these tensors; None if another thread has meanwhile written
+        the ``source``."""
         if self.source < 0:
             return self.bound
         store = stores[self.source]
@@ -49,18 +53,26 @@ class NewValue(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A view that a call makes, and that its storage keeps: of the argument number ``at``, by ``key``."""
+    """A view that a call makes and that a storage keeps. ``at``: number of the given tensor whose storage
+    keeps the view; ``key``: key under which the storage keeps it."""
 
     at: int
     key: Any
 
 
 class Ready(NamedTuple):
-    """How calls of a signature are done again. ``order``: the inputs of the ``chain``, numbers of tensors
-    that are given, or constants. Its values are the ``new`` results, that of ``written``, an argument (None:
-    there is none), and the views that are ``kept``; all on ``device``, torch's number ``ordinal``.
-    ``places``: of each result its number in ``new``, -1 for what is written, None; they are ``several``, a
-    tuple or a list, None: one. ``counts`` of events, ``ticks`` (op, attributes, specs) for the clock."""
+    """How calls of a signature are repeated.
+
+    ``chain``: the launches, which compute the ``new`` results, the new value of the ``written`` argument
+    (None if no argument is written), and the ``kept`` views.
+    ``order``: inputs of the chain, each as the number of a given tensor or as a constant.
+    ``device``: where the chain runs; ``ordinal``: the device's number in torch.
+    ``places``: for each result of the call its number in ``new``, -1 for the written argument, or None for a
+    result of None.
+    ``several``: the class of several results (tuple or list), None for a single result.
+    ``counts``: events to count.
+    ``ticks``: (op, attributes, specs) to add to the clock.
+    """
 
     chain: LaunchChain
     order: tuple[Any, ...]
@@ -75,7 +87,7 @@ class Ready(NamedTuple):
     ticks: tuple[tuple[str, Any, Any], ...]
 
     def again(self, call: Signature) -> Any:
-        """The results of a call of this signature. Raises as LaunchChain.launch."""
+        """The results of a call of this signature. Raises what LaunchChain.launch raises."""
         given = call.given
         values = self.chain.launch([given[at] if at.__class__ is int else at for at in self.order])
         stores = self._settled(values, call.stores, given)
@@ -84,7 +96,8 @@ class Ready(NamedTuple):
         return made[0] if self.several is None else self.several(made)
 
     def _settled(self, values: list[Tensor], stores: Sequence[Store], given: Sequence[Any]) -> list[Store]:
-        """The Stores of new results; views are kept, and what is written has its values."""
+        """Stores of the new results, made of the chain's ``values``. Also keeps the views, and sets the
+        values of the written argument."""
         count_all(self.counts)
         if clock.running.on:
             self._tick()
@@ -104,9 +117,10 @@ class Ready(NamedTuple):
             clock.launched(self.ordinal, op, attrs, specs)
 
     def told(self) -> tuple[Any, ...]:
-        """What repeated_calls.cpp needs to do it: (what takes over a submission, the address of its template,
-        how many buffers it has, and takes, its inputs as (number among the tensors or -1, constant, spec),
-        of new results (device, DLPack's dtype, shape, strides), and ``places``)."""
+        """The parameters of repeated_calls.cpp: (function that adopts a submission, address of the chain's
+        template, number of its buffers, number of buffers that the function takes, inputs, new results,
+        ``places``). An input is (number of a given tensor or -1, constant, spec), a new result (device,
+        DLPack's code, DLPack's bits, shape, strides)."""
         chain, index = self.chain, self.ordinal
         inputs = tuple(
             (at, None, spec) if at.__class__ is int else (-1, at, spec)
@@ -117,8 +131,8 @@ class Ready(NamedTuple):
         return self._taken(), address, chain.slots, chain.taken, inputs, new, self.places
 
     def _taken(self) -> Callable[..., list[Store]]:
-        """What takes over a submission: of (its buffers, inputs, Stores of the tensors given, these) the
-        Stores of new results."""
+        """The function that adopts a submission. Its arguments are the submission's buffers, the inputs, the
+        Stores of the given tensors, and these tensors; it returns Stores of the new results."""
         chain, settled = self.chain, self._settled
         if not chain.is_one or self.kept:
             return lambda pointers, inputs, stores, given: settled(
@@ -148,7 +162,8 @@ class Ready(NamedTuple):
 
 
 def ready_of(call: Signature, notes: Notes, made: Any) -> Ready:
-    """How a call is done again that was noted, and ``made`` this. Raises LookupError where it cannot be."""
+    """How a call that returned ``made`` is repeated, by the notes of the call. Raises LookupError if it
+    cannot be repeated."""
     return _Noted(call, notes).ready(made)
 
 
@@ -199,7 +214,8 @@ class _Noted:
         return Ready(chain, order, device, number_of(device), *found, counts, ticks)
 
     def _store(self, made: Any, others: Sequence[Store]) -> Store:
-        """The Store of a new result that shows all of it."""
+        """The Store of a new result, which must show all of the Store. Raises LookupError for any other
+        result."""
         if not isinstance(made, torch.Tensor) or made.is_cpu or made.storage_offset() or not made.numel():
             raise LookupError
         store = storage_of(made.data_ptr())
@@ -221,7 +237,8 @@ class _Noted:
         return tensor.spec if at is None else self.call.taken[at][1]
 
     def _chain(self, values: Sequence[Tensor]) -> tuple[list[ChainStep], list[Tensor], list[int]]:
-        """The steps that values need, their inputs, and the values' numbers."""
+        """(steps, inputs, numbers): the steps that compute ``values``, the inputs of these steps, and for
+        each value its number among inputs (0 and up) or steps (-1 and down)."""
         needed: set[int] = set()
         todo = list(values)
         while todo:
@@ -270,7 +287,7 @@ def _base(store: Store) -> Tensor:
 
 
 def _holder(steps: Sequence[ChainStep]) -> str:
-    """The name of a chain in texts of out of memory."""
+    """The name of a chain's memory in out-of-memory errors."""
     only = [step.output.type for step in steps if step.call is None]
     if not only or len(only) < len(steps):
         return "run"

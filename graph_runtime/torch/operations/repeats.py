@@ -1,7 +1,9 @@
-"""Calls that repeat: what a kernel of torch's did for a signature, done again as one submission.
+"""Repeated calls: the work of a torch kernel for a signature, repeated as one submission.
 
-Signature (signatures.py)  --new-->     the kernel, with notes (recording.py)  -->  Ready (ready.py)
-                      --known-->   Ready.again: one LaunchChain, and what comes of it; in C++ where used
+new Signature    --> the kernel runs, with notes (recording.py) --> Ready (ready.py)
+known Signature  --> Ready.again: one LaunchChain and its results; in C++ if C++ is in use
+
+Signatures are made by signatures.py.
 """
 
 from __future__ import annotations
@@ -16,16 +18,14 @@ from ..store import collect
 from .ready import Ready, ready_of
 from .signatures import Signature
 
-__all__ = ["Repeating"]
-
-_MOST = 4096  # signatures that are kept
-_MOST_STEPS = 32  # of a call that is remembered
+_MOST = 4096  # maximum number of signatures that are kept
+_MOST_STEPS = 32  # maximum number of steps of a call that is remembered
 
 
 class Repeating:
-    """A kernel of torch's for the overload ``op``: ``plain(args, kwargs)`` does it, and what it did is kept
-    for each signature. ``written``: position or name of the one argument that it writes, None: its results
-    are new. ``indices``: positions of arguments that are indices."""
+    """A kernel of torch for the overload ``op``, which remembers its calls. ``plain(args, kwargs)`` runs a
+    call, whose steps are kept under its signature. ``written``: position or name of the one argument that the
+    kernel writes, None if its results are new; ``indices``: positions of arguments that are indices."""
 
     op: Any
     written: str | int | None
@@ -41,7 +41,7 @@ class Repeating:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if now.notes is not None:
-            spoil()  # what repeats is not noted
+            spoil()  # an enclosing call will not be repeated
         collect()
         try:
             call = Signature(args, kwargs, self.indices, self.written)
@@ -51,7 +51,7 @@ class Repeating:
             ready = self.ready[call.key]
             made = ready.again(call)
         except (LookupError, TypeError, AttributeError, GraphRuntimeError):
-            pass  # new, moved, or no room: the slow way knows
+            pass  # the call is new or evicted, or memory is short: ``plain`` runs it
         else:
             tell(self, ready, call)
             return made

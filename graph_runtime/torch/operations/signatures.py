@@ -1,4 +1,4 @@
-"""What a call of an operation is like: calls of one signature do the same on other values."""
+"""Signatures of calls: calls of one signature do the same work on different values."""
 
 from __future__ import annotations
 
@@ -10,21 +10,25 @@ import torch
 from ...run.tensors.tensor import Tensor
 from ..store import Store, current, storage_of, whole
 
-__all__ = ["Signature"]
-
 _PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
-# which of a Store's tensors a signature is of
+# the tensor that an argument stands for: the base of its Store, a kept image of a view, or a kept image in
+# which 64-bit integers are int32
 BASE, IMAGE, NARROWED = range(3)
 
 
 class Signature:
-    """``key`` the signature; of each tensor on a device ``given`` the runtime's, ``stores`` the Store behind
-    it, and ``taken`` (which of the Store's, its spec). ``target``: the number of the one that is written,
-    ``written`` itself.
+    """The signature of a call, and the call's tensors. Raises LookupError for arguments that have no
+    signature.
 
-    A tensor stands for its storage's base, or where the view that it shows is kept, for that; ``indices``
-    are positions of arguments whose 64-bit integers are wanted as 32-bit ones. Raises LookupError for
-    arguments that have no signature."""
+    ``key``: the signature in hashable form.
+    ``given``: for each tensor on a device, the runtime's tensor.
+    ``stores``: for each of these tensors, its Store.
+    ``taken``: for each of these tensors, (which tensor of the Store it is, its spec).
+    ``target``: number of the written tensor; ``written``: the written tensor as a torch tensor.
+    ``indices``: positions of arguments whose 64-bit integers are needed as 32-bit integers.
+
+    A torch tensor stands for its storage's base, or for its view if the storage keeps an image of the view.
+    """
 
     given: list[Tensor]
     key: tuple[Any, ...]
@@ -56,13 +60,14 @@ class Signature:
         self.key = tuple(self._key)
 
     def shared(self) -> tuple[int, ...]:
-        """For each tensor the first that is the same: which came from where is told by them alone, so x * x
-        is another call than x * y."""
+        """For each tensor the number of the first tensor that is the same object: x * x is not repeated as x
+        * y."""
         seen = [id(tensor) for tensor in self.given]
         return tuple(map(seen.index, seen))
 
     def looked_at(self) -> list[tuple[int, Any, int]]:
-        """Of each tensor which it is, its spec, and the first that is the same, for repeated_calls.cpp."""
+        """For each tensor (which tensor of its Store it is, its spec, number of the first tensor that is the
+        same object), for repeated_calls.cpp."""
         return [(*taken, first) for taken, first in zip(self.taken, self.shared(), strict=True)]
 
     def _argument(self, arg: Any, index: bool, written: bool) -> None:
@@ -110,7 +115,8 @@ class Signature:
 def _image(
     store: Store, arg: torch.Tensor, shape: Any, strides: Any, offset: int, index: bool
 ) -> tuple[int, Tensor | None]:
-    """What is kept of a view, and which that is."""
+    """(kind, image). The kind is BASE, IMAGE or NARROWED; the image is the one that the storage keeps of the
+    view, None for BASE."""
     images = store.images
     if index and arg.dtype is torch.int64:
         made = images.get(("narrowed", shape, strides, offset))
@@ -122,15 +128,15 @@ def _image(
 
 
 def _number(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """What stands for a CPU tensor. Raises LookupError for one of dimensions."""
+    """Key of a CPU tensor without dimensions. Raises LookupError for a tensor with dimensions."""
     if tensor.dim():
         raise LookupError
     return tensor.dtype, *_plain(tensor.item())
 
 
 def _plain(arg: Any) -> tuple[Any, Any]:
-    """What stands for a number, a flag, a name, or numbers: zeros of both signs are equal, and not the same.
-    Raises LookupError for anything else."""
+    """Key of a number, flag, name, or list of numbers; 0.0 and -0.0 have different keys. Raises LookupError
+    for anything else."""
     if not isinstance(arg, _PLAIN):
         if not isinstance(arg, (list, tuple)):
             raise LookupError

@@ -1,5 +1,5 @@
-"""Operations without a kernel of their own, among them those that write an argument: the out= forms, by which
-torch makes in-place operations."""
+"""Operations without a kernel of their own. Some of them write an argument: the out= forms, from which torch
+makes in-place operations."""
 
 from __future__ import annotations
 
@@ -18,14 +18,12 @@ from ..magnitudes import result_bound
 from ..wide import widened
 from .eager import Operation
 
-__all__ = ["fallback", "operation_of"]
-
 _operations: dict[Any, Operation | None] = {}
-_UNKNOWN: Any = object()  # None is an answer
+_UNKNOWN: Any = object()  # marks an overload without an entry; an entry may be None
 
 
 class WritingOperation(Operation):
-    """The kernel of a form that writes into an argument, out= or in place."""
+    """The kernel of an overload that writes into an argument, out= or in place."""
 
     def plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
@@ -35,7 +33,7 @@ class WritingOperation(Operation):
 
 
 def operation_of(op: Any) -> Operation | None:
-    """The Operation of a form that writes into an argument; None where there is no rule."""
+    """The Operation of an overload that writes into an argument; None if there is no rule."""
     found = _operations.get(op, _UNKNOWN)
     if found is _UNKNOWN:
         name = op._schema.name.removeprefix("aten::").removesuffix("_")
@@ -48,7 +46,7 @@ def operation_of(op: Any) -> Operation | None:
 
 
 def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
-    """The kernel of all overloads without one of their own."""
+    """The kernel of all overloads without a kernel of their own."""
     operation = operation_of(op)
     if operation is None:
         return on_host(op, args, kwargs, f"no rule for {op._schema.name}")
@@ -56,7 +54,7 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _write(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A rule's result written into the argument that the operation writes."""
+    """Write a rule's result into the argument that the operation writes."""
     name = operation.written
     if name is None or operation.rule.wide:
         raise Unsupported("it writes several arguments")

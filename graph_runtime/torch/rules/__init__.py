@@ -1,4 +1,4 @@
-"""Lowering rules of aten operations, a module a family; importing the package fills the table."""
+"""Lowering rules of aten operations, one module for each family; importing the package fills the table."""
 
 from . import (
     averages,
@@ -17,39 +17,12 @@ from . import (
     resampling,
     scans,
     scattering,
-    series,
     special,
     strided,
     training,
     windows,
 )
-from .table import Emitter, Rule, find, rule, table
-
-__all__ = [
-    "Emitter",
-    "Rule",
-    "averages",
-    "convolutions",
-    "creation",
-    "division",
-    "elementwise",
-    "find",
-    "indexing",
-    "layers",
-    "movement",
-    "norms",
-    "orders",
-    "products",
-    "recurrent",
-    "reductions",
-    "resampling",
-    "rule",
-    "scans",
-    "scattering",
-    "series",
-    "special",
-    "strided",
-    "table",
-    "training",
-    "windows",
-]
+from .table import Rule as Rule
+from .table import find as find
+from .table import rule as rule
+from .table import table as table

@@ -1,8 +1,9 @@
 """Convolutions of one or two dimensions, and their gradients.
 
-Where a device has no kernels but conv2d's, all of them are that: a transposed convolution is one of an input
-spread by its strides with the kernel turned around; the gradient of a kernel is one of the input by the
-gradient of the output, with the batch for channels, strides for dilations and the other way round.
+On a device that has only conv2d kernels, conv2d computes all of these. A transposed convolution is computed
+as a convolution with the reversed kernel, whose input has zeros inserted by the strides. The gradient of a
+kernel is computed as the convolution of the input with the gradient of the output; batch and channels are
+exchanged, and so are strides and dilations.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..counters import Unsupported
+from .layers import each
 from .movement import cut
 from .operands import reshape
 from .table import rule
@@ -30,42 +32,37 @@ def convolution(
     output_padding: Any,
     groups: int,
 ) -> Any:
-    if len(weight.shape) == 3:  # one of two dimensions whose first has one row
+    if len(weight.shape) == 3:  # one dimension: computed as two, the first of which has one row
         stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
         more = (stride, padding, dilation, transposed, (0, *output_padding), groups)
-        made = convolution(e, _with_row(e, x), _with_row(e, weight), bias, *more)
-        return _without_row(e, made)
-    if len(weight.shape) == 5 and not transposed:
-        attrs = _of_dims(3, stride, padding, dilation, groups)
-        return e.op("conv3d", x, weight, *([] if bias is None else [bias]), **attrs)
-    attrs = _attrs(weight, stride, padding, dilation, groups)
+        made = convolution(e, _with_row(x), _with_row(weight), bias, *more)
+        return _without_row(made)
+    dims = len(weight.shape) - 2
+    attrs = _attrs(dims, stride, padding, dilation, groups)
+    if dims != 3 or transposed:
+        _flat(weight)
     if transposed:
         return _transposed(e, x, weight, bias, attrs, tuple(output_padding))
-    return e.op("conv2d", x, weight, *([] if bias is None else [bias]), **attrs)
+    return x.op(f"conv{dims}d", weight, *([] if bias is None else [bias]), **attrs)
 
 
-def _attrs(weight: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> dict[str, Any]:
+def _attrs(dims: int, stride: Any, padding: Any, dilation: Any, groups: int) -> dict[str, Any]:
+    pads = each(padding, dims) * 2
+    return {"strides": tuple(stride), "pads": pads, "dilations": tuple(dilation), "group": groups}
+
+
+def _with_row(x: Any) -> Any:
+    return reshape(x, (*x.shape[:2], 1, x.shape[2]))
+
+
+def _without_row(x: Any) -> Any:
+    return reshape(x, (*x.shape[:2], x.shape[3]))
+
+
+def _flat(weight: Any) -> None:
+    """Raise Unsupported unless the weight is that of a two-dimensional convolution."""
     if len(weight.shape) != 4:
-        raise Unsupported(f"gradients and transposes of {len(weight.shape) - 2} dimensions are the host's")
-    return _of_dims(2, stride, padding, dilation, groups)
-
-
-def _of_dims(dims: int, stride: Any, padding: Any, dilation: Any, groups: int) -> dict[str, Any]:
-    padding = tuple(padding) * (1 if len(padding) == dims else dims)
-    return {
-        "strides": tuple(stride),
-        "pads": (*padding, *padding),
-        "dilations": tuple(dilation),
-        "group": groups,
-    }
-
-
-def _with_row(e: Any, x: Any) -> Any:
-    return reshape(e, x, (*x.shape[:2], 1, x.shape[2]))
-
-
-def _without_row(e: Any, x: Any) -> Any:
-    return reshape(e, x, (*x.shape[:2], x.shape[3]))
+        raise Unsupported(f"gradients and transposes of {len(weight.shape) - 2} dimensions run on the host")
 
 
 @rule("convolution_backward", "convolution_backward_overrideable")
@@ -74,33 +71,30 @@ def convolution_backward(e: Any, grad: Any, x: Any, weight: Any, *more: Any) -> 
     stride, padding, dilation, transposed, output_padding, groups, mask = more[-7:]
     if len(weight.shape) == 3:
         how = ((1, *stride), (0, *padding), (1, *dilation), transposed, (0, *output_padding), groups, mask)
-        rows = (_with_row(e, v) for v in (grad, x, weight))
+        rows = (_with_row(v) for v in (grad, x, weight))
         of_x, of_weight, of_bias = convolution_backward(e, *rows, bias_sizes, *how)
-        return *(None if made is None else _without_row(e, made) for made in (of_x, of_weight)), of_bias
-    attrs = _attrs(weight, stride, padding, dilation, groups)
+        return *(None if made is None else _without_row(made) for made in (of_x, of_weight)), of_bias
+    _flat(weight)
+    attrs = _attrs(2, stride, padding, dilation, groups)
     of_x = of_weight = of_bias = None
     if mask[0] and transposed:
-        of_x = e.op("conv2d", grad, weight, **attrs)
+        of_x = grad.op("conv2d", weight, **attrs)
     elif mask[0]:
         of_x = _transposed(e, grad, weight, None, attrs, _rest(x, grad, weight, attrs))
     if mask[1]:
         of_weight = _of_weight(e, *((grad, x) if transposed else (x, grad)), weight.shape[2:], attrs)
     if mask[2] and bias_sizes is not None:
-        of_bias = e.op("sum", grad, axes=(0, 2, 3), keepdims=False)
+        of_bias = grad.sum(axes=(0, 2, 3), keepdims=False)
     return of_x, of_weight, of_bias
 
 
 def _rest(x: Any, grad: Any, weight: Any, attrs: dict[str, Any]) -> tuple[int, ...]:
-    """Rows and columns of x that the last window did not reach."""
+    """Numbers of rows and columns at the end of x that the last window does not reach."""
+    sizes = zip(x.shape[2:], grad.shape[2:], weight.shape[2:], strict=True)
+    how = zip(attrs["strides"], attrs["pads"][:2], attrs["dilations"], strict=True)
     return tuple(
-        x.shape[2 + i]
-        - (
-            (grad.shape[2 + i] - 1) * attrs["strides"][i]
-            - 2 * attrs["pads"][i]
-            + attrs["dilations"][i] * (weight.shape[2 + i] - 1)
-            + 1
-        )
-        for i in (0, 1)
+        n - ((windows - 1) * stride - 2 * pad + dilation * (k - 1) + 1)
+        for (n, windows, k), (stride, pad, dilation) in zip(sizes, how, strict=True)
     )
 
 
@@ -112,59 +106,58 @@ def _transposed(
 ) -> Any:
     """The transposed convolution of x [n, c, h, w] by weight [c, channels / groups, kh, kw]."""
     if e.has("conv_transpose2d", x):
-        given = [x, weight] if bias is None else [x, weight, bias]
-        return e.op("conv_transpose2d", *given, **attrs, output_padding=output_padding)
+        more = [] if bias is None else [bias]
+        return x.op("conv_transpose2d", weight, *more, **attrs, output_padding=output_padding)
     groups, dilations = attrs["group"], attrs["dilations"]
     reach = [d * (k - 1) for d, k in zip(dilations, weight.shape[2:], strict=True)]
     before = [r - p for r, p in zip(reach, attrs["pads"], strict=False)]
-    spread = _spread(e, x, attrs["strides"])
-    # behind each element there are strides - 1 zeros, also behind the last
+    spread = _spread(x, attrs["strides"])
+    # _spread puts strides - 1 zeros after every element, including the last
     after = [b + more - (s - 1) for b, more, s in zip(before, output_padding, attrs["strides"], strict=True)]
     pads = [max(n, 0) for n in (*before, *after)]
     for i in (0, 1):
         end = spread.shape[2 + i] - max(-after[i], 0)
-        spread = cut(e, spread, 2 + i, max(-before[i], 0), end)
-    turned = e.op("reverse", _regrouped(e, weight, groups), axes=(2, 3))
-    made = e.op("conv2d", spread, turned, strides=(1, 1), pads=tuple(pads), dilations=dilations, group=groups)
-    return made if bias is None else e.op("add", made, reshape(e, bias, (1, *bias.shape, 1, 1)))
+        spread = cut(spread, 2 + i, max(-before[i], 0), end)
+    turned = _regrouped(weight, groups).op("reverse", axes=(2, 3))
+    made = spread.op("conv2d", turned, strides=(1, 1), pads=tuple(pads), dilations=dilations, group=groups)
+    return made if bias is None else made + reshape(bias, (1, *bias.shape, 1, 1))
 
 
-def _regrouped(e: Any, weight: Any, groups: int) -> Any:
-    """[groups * a, b, kh, kw] as [groups * b, a, kh, kw]."""
+def _regrouped(weight: Any, groups: int) -> Any:
+    """A weight [groups * a, b, kh, kw] as [groups * b, a, kh, kw]."""
     if groups == 1:
-        return e.op("transpose", weight, perm=(1, 0, 2, 3))
+        return weight.op("transpose", perm=(1, 0, 2, 3))
     rows, b, kh, kw = weight.shape
-    made = e.op("transpose", reshape(e, weight, (groups, rows // groups, b, kh * kw)), perm=(0, 2, 1, 3))
-    return reshape(e, made, (groups * b, rows // groups, kh, kw))
+    made = reshape(weight, (groups, rows // groups, b, kh * kw)).op("transpose", perm=(0, 2, 1, 3))
+    return reshape(made, (groups * b, rows // groups, kh, kw))
 
 
-def _spread(e: Any, x: Any, strides: Sequence[int]) -> Any:
-    """x with strides - 1 zeros behind each element."""
+def _spread(x: Any, strides: Sequence[int]) -> Any:
+    """x with strides - 1 zeros after each element of an axis."""
     n, c, h, w = x.shape
     for axis, step in ((2, strides[0]), (3, strides[1])):
         if step > 1:
-            flat = reshape(e, x, (n * c, math.prod(x.shape[2 : axis + 1]), 1, math.prod(x.shape[axis + 1 :])))
-            wide = e.op("pad", flat, pads=(0, 0, 0, 0, 0, 0, step - 1, 0), value=0.0)
-            x = reshape(e, wide, (n, c, h * strides[0], w if axis == 2 else w * step))
+            flat = reshape(x, (n * c, math.prod(x.shape[2 : axis + 1]), 1, math.prod(x.shape[axis + 1 :])))
+            wide = flat.op("pad", pads=(0, 0, 0, 0, 0, 0, step - 1, 0), value=0.0)
+            x = reshape(wide, (n, c, h * strides[0], w if axis == 2 else w * step))
     return x
 
 
 def _of_weight(e: Any, x: Any, grad: Any, kernel: Sequence[int], attrs: dict[str, Any]) -> Any:
-    """The gradient of a kernel [channels of grad, channels of x / groups, kh, kw]."""
+    """The gradient of a weight [channels of grad, channels of x / groups, kh, kw]; ``kernel`` is (kh, kw)."""
     if e.has("conv2d_backward_weight", x):
-        return e.op("conv2d_backward_weight", x, grad, kernel_shape=tuple(kernel), **attrs)
+        return x.op("conv2d_backward_weight", grad, kernel_shape=tuple(kernel), **attrs)
     n, c, h, w = x.shape
     groups = attrs["group"]
-    rows = e.op("transpose", reshape(e, x, (n, groups, c // groups, h * w)), perm=(2, 1, 0, 3))
-    made = e.op(
+    rows = reshape(x, (n, groups, c // groups, h * w)).op("transpose", perm=(2, 1, 0, 3))
+    made = reshape(rows, (c // groups, groups * n, h, w)).op(
         "conv2d",
-        reshape(e, rows, (c // groups, groups * n, h, w)),
-        e.op("transpose", grad, perm=(1, 0, 2, 3)),
+        grad.op("transpose", perm=(1, 0, 2, 3)),
         strides=attrs["dilations"],
         pads=attrs["pads"],
         dilations=attrs["strides"],
         group=groups,
     )
-    for i in (0, 1):  # what the last window did not reach
-        made = cut(e, made, 2 + i, 0, kernel[i])
-    return e.op("transpose", made, perm=(1, 0, 2, 3))
+    for i in (0, 1):  # drops the results for rows and columns that the last window did not reach
+        made = cut(made, 2 + i, 0, kernel[i])
+    return made.op("transpose", perm=(1, 0, 2, 3))

@@ -1,11 +1,12 @@
-"""Quotients, plain and rounded, and what they leave."""
+"""Quotients, exact and rounded, and remainders."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from ...ir.value import where
 from ..counters import Unsupported
-from .operands import float_of, is_float, pair, scalar_like
+from .operands import float_of, is_float, pair
 from .table import rule
 
 
@@ -13,61 +14,55 @@ from .table import rule
 def div(e: Any, a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
     a, b = pair(e, a, b, stored=rounding_mode is not None)
     if rounding_mode is not None and is_float(a):
-        return (_floor_divide if rounding_mode == "floor" else _truncating_divide)(e, a, b)
+        return (_floor_divide if rounding_mode == "floor" else _truncating_divide)(a, b)
     if rounding_mode == "floor":
         raise Unsupported("division that rounds down has no op for integers")
     if rounding_mode is None:
-        a, b = float_of(e, a), float_of(e, b)
-    return e.op("divide", a, b)
+        a, b = float_of(a), float_of(b)
+    return a / b
 
 
-def _truncating_divide(e: Any, a: Any, b: Any) -> Any:
-    made = e.op("divide", a, b)
-    below = e.op("less", made, scalar_like(e, 0, made))
-    return e.op("where", below, e.op("ceil", made), e.op("floor", made))
+def _truncating_divide(a: Any, b: Any) -> Any:
+    made = a / b
+    return where(made < 0, made.ceil(), made.floor())
 
 
-def _floor_divide(e: Any, a: Any, b: Any) -> Any:
-    """As torch does it: what fmod leaves decides, for a quotient that was rounded up to an integer (1 / 0.1)
-    has lost it. An infinite dividend is no number, of a zero the sign is the quotient's."""
-    zero, one = scalar_like(e, 0, a), scalar_like(e, 1, a)
-    plain, rest = e.op("divide", a, b), _rest(e, a, b)
-    made = e.op("divide", e.op("subtract", a, rest), b)
-    turned = e.op("logical_xor", e.op("less", b, zero), e.op("less", rest, zero))
-    turned = e.op("logical_and", e.op("not_equal", rest, zero), turned)
-    made = e.op("where", turned, e.op("subtract", made, one), made)
-    floor = e.op("floor", made)
-    far = e.op("greater", e.op("subtract", made, floor), scalar_like(e, 0.5, a))
-    floor = e.op("where", far, e.op("add", floor, one), floor)
-    floor = e.op("where", e.op("not_equal", made, zero), floor, e.op("multiply", plain, zero))
-    return e.op("where", e.op("equal", b, zero), plain, floor)
+def _floor_divide(a: Any, b: Any) -> Any:
+    """The quotient rounded down, computed as torch does from the remainder of fmod, because a quotient that
+    floating point rounds up to an integer (1 / 0.1) would be too large. An infinite dividend gives NaN; a
+    result of zero has the quotient's sign."""
+    plain, rest = a / b, _rest(a, b)
+    made = (a - rest) / b
+    made = where(_turned(rest, b), made - 1, made)
+    floor = made.floor()
+    floor = where(made - floor > 0.5, floor + 1, floor)
+    floor = where(made.not_equal(0), floor, plain * 0)
+    return where(b.equal(0), plain, floor)
 
 
-@rule("floor_divide")
-def floor_divide(e: Any, a: Any, b: Any) -> Any:
-    return div(e, a, b, rounding_mode="floor")
+def _turned(rest: Any, b: Any) -> Any:
+    """Whether a remainder is not 0 and its sign differs from b's."""
+    turned = (b < 0) ^ (rest < 0)
+    return rest.not_equal(0) & turned
 
 
-@rule("fmod")
-def fmod(e: Any, a: Any, b: Any) -> Any:
-    return _rest(e, *_numbers(e, a, b))
+rule("floor_divide")(lambda e, a, b: div(e, a, b, rounding_mode="floor"))
+rule("fmod")(lambda e, a, b: _rest(*_numbers(e, a, b)))
 
 
 @rule("remainder")
 def remainder(e: Any, a: Any, b: Any) -> Any:
-    """With the sign of b, but a remainder of 0 has that of a."""
+    """The remainder with the sign of b; a remainder of 0 has the sign of a."""
     a, b = _numbers(e, a, b)
     if not is_float(a):
-        return e.op("mod", a, b)
-    zero, rest = scalar_like(e, 0, a), _rest(e, a, b)
-    turned = e.op("logical_xor", e.op("less", b, zero), e.op("less", rest, zero))
-    turned = e.op("logical_and", e.op("not_equal", rest, zero), turned)
-    return e.op("where", turned, e.op("add", rest, b), rest)
+        return a.op("mod", b)
+    rest = _rest(a, b)
+    return where(_turned(rest, b), rest + b, rest)
 
 
-def _rest(e: Any, a: Any, b: Any) -> Any:
-    """With the sign of a."""
-    return e.op("mod", a, b, fmod=True)
+def _rest(a: Any, b: Any) -> Any:
+    """The remainder with the sign of a."""
+    return a.op("mod", b, fmod=True)
 
 
 def _numbers(e: Any, a: Any, b: Any) -> list[Any]:

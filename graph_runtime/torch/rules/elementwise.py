@@ -1,60 +1,71 @@
-"""Operations that the op table names for torch (``Op.torch``), and elementwise ones made of some ops."""
+"""Operations to which the op table assigns one op (``Op.torch``), and elementwise operations made of a few
+ops."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
+from ...compositions import derivatives
 from ...ir.graph import TensorType
 from ...ir.ops import Op, all_ops
+from ...ir.value import Value, where
 from ..counters import Unsupported
-from .operands import cast, float_of, in_float32, is_float, is_value, pair, scalar_like
+from .operands import float_of, in_float32, is_float, is_value, pair
 from .table import rule
 
 
 def _one(op: Op) -> Any:
-    """Integers become floats where torch makes floats of them; what is not 0 is true. Arguments that torch
-    takes by name alone have the names of the op's attributes."""
+    """The rule of an op with one input. Integers become floats where torch's result is float; for logical
+    ops, nonzero is true. torch's keyword-only arguments are named as the op's attributes."""
     if op.promotes:
-        return lambda e, x, **attrs: e.op(op.name, float_of(e, x), **attrs)
+        return lambda x, **attrs: float_of(x).op(op.name, **attrs)
     if op.bodies["cpu"].dtypes == ("bool",):
-        return lambda e, x: e.op(op.name, _truth(e, x))
-    return lambda e, x: e.op(op.name, x)
+        return lambda e, x: _truth(e, x).op(op.name)
+    return lambda x: x.op(op.name)
 
 
 def _two(op: Op) -> Any:
-    """Of bools: what is not 0. Else of the common type, which for a comparison may be one that only the host
-    stores. Torch wants inputs of a product to be of one type."""
+    """The rule of an op with two inputs. For logical ops, nonzero is true. The inputs of other elementwise
+    ops get a common dtype, which for comparisons may be one that only the host computes with. torch requires
+    that the inputs of a matrix product already have one dtype."""
     if op.kind != "elementwise":
-        return lambda e, a, b: e.op(op.name, a, b)
+        return lambda a, b: a.op(op.name, b)
     dtypes = op.bodies["cpu"].dtypes
     if dtypes == ("bool",):
-        return lambda e, a, b: e.op(op.name, _truth(e, a), _truth(e, b))
+        return lambda e, a, b: _truth(e, a).op(op.name, _truth(e, b))
     if op.name == "multiply":
         return _multiply
     (made,) = op.infer([TensorType(dtypes[0], ())] * 2, op.decode({}))
-    return lambda e, a, b: e.op(op.name, *pair(e, a, b, stored=made.dtype != "bool"))
+    stored = made.dtype != "bool"
+
+    def rule_of(e: Any, a: Any, b: Any) -> Any:
+        a, b = pair(e, a, b, stored=stored)
+        return a.op(op.name, b)
+
+    return rule_of
 
 
 def _multiply(e: Any, a: Any, b: Any) -> Any:
-    """Of bools both."""
+    """The product; for bools, the logical and."""
     a, b = pair(e, a, b)
-    return e.op("logical_and" if a.dtype == "bool" else "multiply", a, b)
+    return a & b if a.dtype == "bool" else a * b
 
 
 def _three(op: Op) -> Any:
-    """By what is not 0, one of two of a common type."""
+    """The rule of a choice between two values of a common dtype by a condition, in which nonzero is true."""
 
     def rule_of(e: Any, condition: Any, a: Any = None, b: Any = None) -> Any:
         if a is None:
             raise Unsupported("the shape of the result depends on values")
-        return e.op(op.name, _truth(e, condition), *pair(e, a, b))
+        return _truth(e, condition).op(op.name, *pair(e, a, b))
 
     return rule_of
 
 
 def _truth(e: Any, x: Any) -> Any:
-    return cast(e, x, "bool") if is_value(x) else e.scalar(bool(x), "bool")
+    return x.cast("bool") if is_value(x) else e.scalar(bool(x), "bool")
 
 
 for _op in all_ops().values():
@@ -65,183 +76,162 @@ for _op in all_ops().values():
 @rule("add")
 def add(e: Any, a: Any, b: Any, *, alpha: Any = 1) -> Any:
     a, b = pair(e, a, b)
-    return e.op("add", a, b if alpha == 1 else e.op("multiply", b, scalar_like(e, alpha, b)))
+    return a + (b if alpha == 1 else b * alpha)
 
 
 @rule("sub")
 def sub(e: Any, a: Any, b: Any, *, alpha: Any = 1) -> Any:
     a, b = pair(e, a, b)
-    return e.op("subtract", a, b if alpha == 1 else e.op("multiply", b, scalar_like(e, alpha, b)))
+    return a - (b if alpha == 1 else b * alpha)
 
 
 @rule("rsub")
 def rsub(e: Any, a: Any, b: Any, alpha: Any = 1) -> Any:
     if any(x.dtype == "bool" for x in (a, b) if is_value(x)):
-        raise Unsupported("torch subtracts no bools")  # its kernel says so
-    a, b = pair(e, a, b)
-    return e.op("subtract", b, a if alpha == 1 else e.op("multiply", a, scalar_like(e, alpha, a)))
+        raise Unsupported("torch subtracts no bools")  # torch's kernel on the host raises the error
+    return sub(e, b, a, alpha=alpha)
 
 
 @rule("pow")
 def power(e: Any, a: Any, b: Any) -> Any:
     if not is_value(b) and is_value(a) and a.dtype != "bool":
-        if b == 2:
-            return e.op("multiply", a, a)
-        if b == 1:
-            return a
-        if is_float(a) and b == 0.5:
-            return e.op("sqrt", a)
-        if is_float(a) and b == -1:
-            return e.op("divide", scalar_like(e, 1, a), a)
-        if is_float(a) and b == 3:
-            return e.op("multiply", e.op("multiply", a, a), a)
+        known = _POWERS.get(b)
+        if known is not None and (is_float(a) or b in (1, 2)):
+            return known(a)
     a, b = pair(e, a, b)
     if not is_float(a):
-        raise Unsupported("powers of integers are the host's")
-    return e.op("power", a, b)
+        raise Unsupported("powers of integers run on the host")
+    return a**b
+
+
+_POWERS: dict[float, Callable[[Any], Any]] = {
+    2: lambda x: x * x,
+    1: lambda x: x,
+    0.5: Value.sqrt,
+    -1: lambda x: 1 / x,
+    3: lambda x: x * x * x,
+}
 
 
 @rule("ldexp")
 def ldexp(e: Any, a: Any, b: Any) -> Any:
-    """Of graphs: of single operations torch makes powers and products. One of 2 may be 0 or infinite."""
-    a, b = pair(e, a, float_of(e, b))
-    return e.op("multiply", a, e.op("ldexp", scalar_like(e, 1.0, b), b))
-
-
-@rule("square")
-def square(e: Any, x: Any) -> Any:
-    """As a product, which tt's matrix unit makes: faster than the op square on its vector unit, and with the
-    numerics that are asked for."""
-    return e.op("multiply", x, x)
+    """The rule of ldexp in graphs; in single calls torch itself calls pow and mul. As in torch, the power of
+    2 may be 0 or infinite although a 2^b is not."""
+    a, b = pair(e, a, float_of(b))
+    return a * b.scalar(1.0).op("ldexp", b)
 
 
 @rule("addcmul")
 def addcmul(e: Any, x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
     x, a, b = pair(e, x, a, b)
     if is_float(x):
-        return e.op("addcmul", x, a, b, value=float(value))
-    made = e.op("multiply", a, b)
-    return e.op("add", x, made if value == 1 else e.op("multiply", made, scalar_like(e, value, made)))
+        return x.op("addcmul", a, b, value=float(value))
+    made = a * b
+    return x + (made if value == 1 else made * value)
 
 
 @rule("addcdiv")
 def addcdiv(e: Any, x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
     x, a, b = pair(e, x, a, b)
     if is_float(x):
-        # a factor that changes in each step of an optimizer would be a call to be selected in each
-        a = a if value == 1 else e.op("multiply", a, scalar_like(e, value, a))
-        return e.op("addcdiv", x, a, b)
-    made = e.op("divide", a, b)
-    return e.op("add", x, made if value == 1 else e.op("multiply", made, scalar_like(e, value, made)))
+        # the factor is no attribute: optimizers change it in each step, so each step would be a new signature
+        a = a if value == 1 else a * value
+        return x.op("addcdiv", a, b)
+    made = a / b
+    return x + (made if value == 1 else made * value)
 
 
 @rule("lerp")
-def lerp(e: Any, a: Any, b: Any, weight: Any) -> Any:
-    weight = weight if is_value(weight) else scalar_like(e, weight, a)
+def lerp(a: Any, b: Any, weight: Any) -> Any:
     if is_float(a):
-        return e.op("lerp", a, b, weight)
-    return e.op("add", a, e.op("multiply", e.op("subtract", b, a), weight))
+        return a.op("lerp", b, weight)
+    return a + (b - a) * weight
 
 
 @rule("masked_fill")
-def masked_fill(e: Any, x: Any, mask: Any, value: Any) -> Any:
-    value = cast(e, value, x.dtype) if is_value(value) else scalar_like(e, value, x)
-    return e.op("where", mask, value, x)
+def masked_fill(x: Any, mask: Any, value: Any) -> Any:
+    return where(mask, value.cast(x.dtype) if is_value(value) else value, x)
 
 
 @rule("clamp")
 def clamp(e: Any, x: Any, min: Any = None, max: Any = None) -> Any:
     if is_value(min) or is_value(max):
-        made = e.op("maximum", *pair(e, x, min)) if min is not None else x
-        return e.op("minimum", *pair(e, made, max)) if max is not None else made
-    if any(isinstance(bound, float) and math.isnan(bound) for bound in (min, max)):
+        made = Value.maximum(*pair(e, x, min)) if min is not None else x
+        return Value.minimum(*pair(e, made, max)) if max is not None else made
+    floats = [bound for bound in (min, max) if isinstance(bound, float)]
+    if any(map(math.isnan, floats)):
         return e.filled(tuple(x.shape), math.nan, x.dtype if is_float(x) else "float32")
-    if is_float(x) and not any(isinstance(bound, float) and math.isinf(bound) for bound in (min, max)):
-        return e.op(
-            "clip", x, min=None if min is None else float(min), max=None if max is None else float(max)
-        )
-    if not is_float(x) and any(isinstance(bound, float) for bound in (min, max)):
-        raise Unsupported("integers clamped by floats are the host's")
-    made = e.op("maximum", x, scalar_like(e, min, x)) if min is not None else x
-    return e.op("minimum", made, scalar_like(e, max, x)) if max is not None else made
+    if is_float(x) and not any(map(math.isinf, floats)):
+        return x.clip(min=None if min is None else float(min), max=None if max is None else float(max))
+    if not is_float(x) and floats:
+        raise Unsupported("integers clamped by floats run on the host")
+    made = x.maximum(min) if min is not None else x
+    return made.minimum(max) if max is not None else made
 
 
-@rule("clamp_min")
-def clamp_min(e: Any, x: Any, min: Any) -> Any:
-    return clamp(e, x, min)
-
-
-@rule("clamp_max")
-def clamp_max(e: Any, x: Any, max: Any) -> Any:
-    return clamp(e, x, None, max)
+rule("clamp_min")(lambda e, x, min: clamp(e, x, min))
+rule("clamp_max")(lambda e, x, max: clamp(e, x, None, max))
 
 
 @rule("hardtanh")
 def hardtanh(e: Any, x: Any, min_val: Any = -1, max_val: Any = 1) -> Any:
-    # relu6 of integers gives its bounds as floats; those that all types with a sign have
+    # for integers, relu6 passes its bounds as floats; bounds within int8 fit all signed types
     if x.dtype.startswith("int") and all(v in range(-128, 128) for v in (min_val, max_val)):
         return clamp(e, x, int(min_val), int(max_val))
     return clamp(e, x, float(min_val), float(max_val))
 
 
-@rule("leaky_relu")
-def leaky_relu(e: Any, x: Any, negative_slope: float = 0.01) -> Any:
-    return e.op("leaky_relu", x, alpha=float(negative_slope))
-
-
 @rule("elu")
-def elu(e: Any, x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
+def elu(x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
     if input_scale == 1:
-        made = e.op("elu", x, alpha=float(alpha))
-        return made if scale == 1 else e.op("multiply", made, scalar_like(e, scale, x))
-    bent = e.op("expm1", e.op("multiply", x, scalar_like(e, input_scale, x)))
-    below = e.op("multiply", bent, scalar_like(e, alpha * scale, x))
-    above = x if scale == 1 else e.op("multiply", x, scalar_like(e, scale, x))
-    return e.op("where", e.op("greater", x, scalar_like(e, 0, x)), above, below)
-
-
-@rule("hardsigmoid")
-def hardsigmoid(e: Any, x: Any) -> Any:
-    return e.op("hard_sigmoid", x, alpha=1 / 6, beta=0.5)
+        made = x.op("elu", alpha=float(alpha))
+        return made if scale == 1 else made * scale
+    below = (x * input_scale).op("expm1") * (alpha * scale)
+    return where(x > 0, x if scale == 1 else x * scale, below)
 
 
 @rule("softplus")
-def softplus(e: Any, x: Any, beta: Any = 1, threshold: Any = 20) -> Any:
-    if beta == 1 and threshold >= 20:  # from there on both are the same number
-        return e.op("softplus", x)
-    return _steep(e, x, beta, threshold)
+def softplus(x: Any, beta: Any = 1, threshold: Any = 20) -> Any:
+    if beta == 1 and threshold >= 20:  # above the threshold both formulas give the same float
+        return x.op("softplus")
+    return _steep(x, beta, threshold)
 
 
 @in_float32
-def _steep(e: Any, x: Any, beta: Any, threshold: Any) -> Any:
-    steep = e.op("multiply", x, scalar_like(e, beta, x))
-    made = e.op("divide", e.op("softplus", steep), scalar_like(e, beta, x))
-    if threshold >= 20:
-        return made
-    return e.op("where", e.op("greater", steep, scalar_like(e, threshold, x)), x, made)
-
-
-@rule("threshold")
-def threshold(e: Any, x: Any, threshold: Any, value: Any) -> Any:
-    """What is no number stays."""
-    below = e.op("less_equal", x, scalar_like(e, threshold, x))
-    return e.op("where", below, scalar_like(e, value, x), x)
-
-
-def _inside(e: Any, x: Any, bound: float) -> Any:
-    return e.op("less_equal", e.op("abs", x), scalar_like(e, bound, x))
-
-
-@rule("hardshrink")
-def hardshrink(e: Any, x: Any, lambd: Any = 0.5) -> Any:
-    return e.op("where", _inside(e, x, lambd), scalar_like(e, 0, x), x)
+def _steep(x: Any, beta: Any, threshold: Any) -> Any:
+    steep = x * beta
+    made = steep.op("softplus") / beta
+    return made if threshold >= 20 else where(steep > threshold, x, made)
 
 
 @rule("softshrink")
 def softshrink(e: Any, x: Any, lambd: Any = 0.5) -> Any:
-    return e.op("subtract", x, clamp(e, x, -float(lambd), float(lambd)))
+    return x - clamp(e, x, -float(lambd), float(lambd))
 
 
-@rule("hardshrink_backward", "softshrink_backward")
-def shrink_backward(e: Any, grad: Any, x: Any, lambd: Any) -> Any:
-    return e.op("where", _inside(e, x, lambd), scalar_like(e, 0, grad), grad)
+# {names of aten: function}. The gradient of a piecewise function selects a piece, because a product with 0
+# would keep NaN.
+_ROWS: dict[str, Callable[..., Any]] = {
+    "leaky_relu": lambda x, negative_slope=0.01: x.op("leaky_relu", alpha=float(negative_slope)),
+    "hardsigmoid": lambda x: x.op("hard_sigmoid", alpha=1 / 6, beta=0.5),
+    "hardshrink": lambda x, lambd=0.5: where(abs(x) <= lambd, 0, x),
+    "threshold": lambda x, threshold, value: where(x <= threshold, value, x),  # so that NaN stays NaN
+    "tanh_backward": lambda grad, y: grad * derivatives.tanh_of(y),
+    "sigmoid_backward": lambda grad, y: grad * derivatives.sigmoid_of(y),
+    "silu_backward": lambda grad, x: grad * derivatives.silu(x),
+    "log_sigmoid_backward": lambda grad, x, buffer: grad * derivatives.log_sigmoid(x),
+    "gelu_backward": lambda grad, x, approximate="none": grad * derivatives.gelu(x, approximate, True),
+    "threshold_backward": lambda grad, x, threshold: where(x <= threshold, 0, grad),
+    "hardshrink_backward softshrink_backward": lambda grad, x, lambd: where(abs(x) <= lambd, 0, grad),
+    "leaky_relu_backward": lambda grad, x, slope, of_result: where(x > 0.0, grad, grad * slope),
+    "hardtanh_backward": lambda grad, x, low, high: where((x <= low) | (x >= high), 0, grad),
+}
+for _names, _function in _ROWS.items():
+    rule(*_names.split())(_function)
+
+
+@rule("square")
+def square(x: Any) -> Any:
+    """The product x * x, which tt's matrix unit computes: faster than its vector unit, and with the numerics
+    that the user chose."""
+    return x * x

@@ -1,4 +1,4 @@
-"""Norms, and distances by them."""
+"""Norms, and distances that norms define."""
 
 from __future__ import annotations
 
@@ -7,66 +7,62 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.value import where
 from ..counters import Unsupported
-from .operands import axis_of, cast, in_float32, is_float, name_of, reshape, scalar_like
+from .operands import axis_of, in_float32, is_float, name_of, reshape
 from .reductions import over
 from .table import rule
 
 
 @rule("linalg_vector_norm")
-def vector_norm(
-    e: Any, x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
-) -> Any:
-    x = x if dtype is None else cast(e, x, name_of(dtype))
+def vector_norm(x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    x = x if dtype is None else x.cast(name_of(dtype))
     if not is_float(x):
-        raise Unsupported("norms are of floats")
+        raise Unsupported("a norm is defined for floats only")
     if not x.shape:
-        x = reshape(e, x, (1,))
+        x = reshape(x, (1,))
         dim, keepdim = None, False
     if ord == 2:
-        return e.op("sqrt", over(e, "sum_squares", x, dim, keepdim))
+        return over("sum_squares", x, dim, keepdim).sqrt()
     if ord == 1:
-        return over(e, "sum_abs", x, dim, keepdim)
-    size = e.op("abs", x)
+        return over("sum_abs", x, dim, keepdim)
+    size = abs(x)
     if math.isinf(ord):
-        return over(e, "max" if ord > 0 else "min", size, dim, keepdim)
+        return over("max" if ord > 0 else "min", size, dim, keepdim)
     if ord == 0:
-        some = cast(e, e.op("not_equal", x, scalar_like(e, 0, x)), x.dtype)
-        return over(e, "sum", some, dim, keepdim)
-    total = over(e, "sum", e.op("power", size, scalar_like(e, float(ord), x)), dim, keepdim)
-    return e.op("power", total, scalar_like(e, 1 / ord, x))
+        some = x.not_equal(0).cast(x.dtype)
+        return over("sum", some, dim, keepdim)
+    total = over("sum", size ** float(ord), dim, keepdim)
+    return total ** (1 / ord)
 
 
-@rule("norm")
-def norm(e: Any, x: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    return vector_norm(e, x, 2 if p is None else p, dim, keepdim, dtype=dtype)
+rule("norm")(lambda x, p=2, *how, **more: vector_norm(x, 2 if p is None else p, *how, **more))
 
 
 @rule("renorm")
 @in_float32
-def renorm(e: Any, x: Any, p: Any, dim: int, maxnorm: Any) -> Any:
+def renorm(x: Any, p: Any, dim: int, maxnorm: Any) -> Any:
     axis = axis_of(dim, len(x.shape))
-    size = vector_norm(e, x, p, [i for i in range(len(x.shape)) if i != axis], True)
-    most, one = scalar_like(e, float(maxnorm), x), scalar_like(e, 1.0, x)
-    factor = e.op("divide", most, e.op("add", size, scalar_like(e, 1e-7, x)))
-    return e.op("multiply", x, e.op("where", e.op("greater", size, most), factor, one))
+    size = vector_norm(x, p, [i for i in range(len(x.shape)) if i != axis], True)
+    most = float(maxnorm)
+    return x * where(size > most, most / (size + 1e-7), 1.0)
 
 
 @rule("_cdist_forward")
-def cdist(e: Any, a: Any, b: Any, p: float, mode: Any = None) -> Any:
-    rows = reshape(e, a, (*a.shape[:-1], 1, a.shape[-1]))
-    columns = reshape(e, b, (*b.shape[:-2], 1, *b.shape[-2:]))
-    return _distance(e, rows, columns, p)
+def cdist(a: Any, b: Any, p: float, mode: Any = None) -> Any:
+    rows = reshape(a, (*a.shape[:-1], 1, a.shape[-1]))
+    columns = reshape(b, (*b.shape[:-2], 1, *b.shape[-2:]))
+    return _distance(rows, columns, p)
 
 
-def _distance(e: Any, a: Any, b: Any, p: float) -> Any:
-    """Along the last axis. By the norm 0, elements that differ are counted; one that is no number makes the
-    distance none, which it does not in a norm."""
-    off = e.op("subtract", a, b)
+def _distance(a: Any, b: Any, p: float) -> Any:
+    """The distance of order p along the last axis. Order 0 counts the elements that differ. In contrast to a
+    norm of order 0, NaN makes the distance NaN."""
+    off = a - b
     if p:
-        return vector_norm(e, off, p, [-1])
-    differ = e.op("minimum", e.op("ceil", e.op("abs", off)), scalar_like(e, 1.0, off))
-    return over(e, "sum", differ, [-1], False)
+        return vector_norm(off, p, [-1])
+    differ = abs(off).ceil().minimum(1.0)
+    return over("sum", differ, [-1], False)
 
 
 @rule("_pdist_forward")
@@ -74,5 +70,5 @@ def pdist(e: Any, x: Any, p: float = 2) -> Any:
     first, second = np.triu_indices(x.shape[0], 1)
     if not len(first):
         raise Unsupported("there are no pairs")
-    a, b = (e.op("take", x, e.array(at, "int32"), axis=0) for at in (first, second))
-    return _distance(e, a, b, p)
+    a, b = (x.op("take", e.array(at, "int32"), axis=0) for at in (first, second))
+    return _distance(a, b, p)

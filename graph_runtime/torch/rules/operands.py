@@ -2,49 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, wraps
 from typing import Any
 
 import torch
 
 from ...base.dtypes import FLOATS
+from ...ir.value import Value
 from ..counters import Unsupported
-
-__all__ = [
-    "FLOATS",
-    "axes_of",
-    "axis_of",
-    "broadcast",
-    "cast",
-    "distinct",
-    "dtype_of",
-    "float_of",
-    "in_float32",
-    "is_float",
-    "is_value",
-    "name_of",
-    "pair",
-    "reshape",
-    "scalar_like",
-    "shape_of",
-]
 
 
 def name_of(dtype: torch.dtype) -> str:
-    """The runtime's name of a torch dtype; 64-bit integers are int32 there."""
+    """The runtime's name of a torch dtype, with "int32" for 64-bit integers."""
     name = str(dtype).removeprefix("torch.")
     return {"int64": "int32", "long": "int32"}.get(name, name)
 
 
 def dtype_of(e: Any, dtype: torch.dtype) -> str:
-    """The runtime's name of a torch dtype where an emitter is."""
+    """The runtime's name of a torch dtype, with the emitter's ``integers`` for 64-bit integers."""
     return e.integers if dtype == torch.int64 else name_of(dtype)
 
 
 def is_value(x: Any) -> bool:
     """Whether an argument is a tensor, not a number, list or None."""
-    return hasattr(x, "shape") and hasattr(x, "dtype")
+    return isinstance(x, Value)
 
 
 def is_float(value: Any) -> bool:
@@ -53,7 +35,8 @@ def is_float(value: Any) -> bool:
 
 @cache
 def _promoted(kinds: tuple[tuple[Any, bool], ...]) -> torch.dtype:
-    """torch.result_type of (dtype name or Python type, whether it has no dimensions)."""
+    """torch.result_type of operands, each given as (dtype name or Python type, whether it has no
+    dimensions)."""
     made: Any = None
     state: Any = None
     for kind, scalar in kinds:
@@ -70,8 +53,9 @@ def _promoted(kinds: tuple[tuple[Any, bool], ...]) -> torch.dtype:
 
 
 def pair(e: Any, *operands: Any, stored: bool = True) -> list[Any]:
-    """Operands, values or Python numbers, as values of their common dtype by torch's rule. ``stored``: the
-    result has that dtype; Unsupported where it is one that a device only moves."""
+    """Operands, which are values or Python numbers, as values of the dtype to which torch promotes them.
+    ``stored``: whether the result of the operation has that dtype; if so, the function raises Unsupported for
+    a dtype that a device only stores."""
     kinds = tuple((x.dtype, not x.shape) if is_value(x) else (type(x), True) for x in operands)
     if any(kind is complex for kind, _ in kinds):
         raise Unsupported("no device computes with complex numbers")
@@ -79,38 +63,44 @@ def pair(e: Any, *operands: Any, stored: bool = True) -> list[Any]:
     if stored and not e.narrow and promoted == torch.int64:
         raise Unsupported("the result is of 64-bit integers")
     dtype = dtype_of(e, promoted)
-    return [cast(e, x, dtype) if is_value(x) else e.scalar(x, dtype) for x in operands]
+    return [x.cast(dtype) if is_value(x) else e.scalar(x, dtype) for x in operands]
 
 
-def cast(e: Any, value: Any, dtype: str) -> Any:
-    """The value in another dtype."""
-    return value if value.dtype == dtype else e.op("cast", value, to=dtype)
+def float_of(value: Any) -> Any:
+    """The value as a float: an integer or bool becomes float32, torch's default."""
+    return value if is_float(value) else value.cast("float32")
 
 
-def float_of(e: Any, value: Any) -> Any:
-    """The value as a float: integers and bools as float32, torch's default."""
-    return value if is_float(value) else cast(e, value, "float32")
+def of_floats(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a function of floats, so that integers and bools among its arguments become float32."""
+    return lambda *args, **more: body(*(float_of(x) if is_value(x) else x for x in args), **more)
 
 
-def in_float32(body: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates a function of floats that is many ops: it computes in float32, and its result is of the dtype
-    that was given. In a narrower one sums of many terms are of no use, and a device's packer makes infinities
-    of what is no number, of which the next op makes a number."""
+def of_pair(body: Callable[..., Any], floats: bool = False) -> Callable[..., Any]:
+    """Decorates a function of two values of one dtype, so that its arguments are promoted as in torch, and
+    with ``floats`` then become floats."""
 
-    @wraps(body)
-    def made(e: Any, *args: Any, **more: Any) -> Any:
-        dtypes = {x.dtype for x in args if is_value(x) and is_float(x)}
-        if not dtypes <= {"bfloat16", "float16"}:
-            return body(e, *(float_of(e, x) if is_value(x) else x for x in args), **more)
-        wide = (cast(e, x, "float32") if is_value(x) else x for x in args)
-        return cast(e, body(e, *wide, **more), dtypes.pop() if len(dtypes) == 1 else "float32")
+    def made(e: Any, a: Any, b: Any) -> Any:
+        a, b = pair(e, a, b, stored=not floats)
+        return body(float_of(a), float_of(b)) if floats else body(a, b)
 
     return made
 
 
-def scalar_like(e: Any, number: Any, value: Any) -> Any:
-    """A Python number as a value of the dtype of another."""
-    return e.scalar(number, value.dtype)
+def in_float32(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a function of floats that is composed of many ops, so that it computes in float32; the result
+    has the arguments' dtype. Narrower floats are too coarse for sums of many terms, and a device's packer
+    turns NaN into infinity, from which the next op may make a number."""
+
+    @wraps(body)
+    def made(*args: Any, **more: Any) -> Any:
+        dtypes = {x.dtype for x in args if is_value(x) and is_float(x)}
+        if not dtypes <= {"bfloat16", "float16"}:
+            return body(*(float_of(x) if is_value(x) else x for x in args), **more)
+        wide = (x.cast("float32") if is_value(x) else x for x in args)
+        return body(*wide, **more).cast(dtypes.pop() if len(dtypes) == 1 else "float32")
+
+    return made
 
 
 def axis_of(dim: int, ndim: int) -> int:
@@ -124,7 +114,7 @@ def axis_of(dim: int, ndim: int) -> int:
 
 
 def axes_of(dim: Any, ndim: int) -> tuple[int, ...]:
-    """Dimensions counted from the front, sorted; None and [] are all of them. Raises torch's errors."""
+    """Dimensions counted from the front, sorted; None and [] mean all. Raises torch's errors."""
     if dim is None or (not isinstance(dim, int) and not len(dim)):
         return tuple(range(ndim))
     dims = (dim,) if isinstance(dim, int) else dim
@@ -132,8 +122,8 @@ def axes_of(dim: Any, ndim: int) -> tuple[int, ...]:
 
 
 def distinct(dims: Any, ndim: int) -> tuple[int, ...]:
-    """Dimensions counted from the front, in their order. Raises torch's IndexError for one that is not there,
-    its RuntimeError for one that is named twice."""
+    """Dimensions counted from the front, in their order. Raises torch's IndexError for a dimension out of
+    range, torch's RuntimeError for one given twice."""
     found = tuple(axis_of(d, ndim) for d in dims)
     for d in found:
         if found.count(d) > 1:
@@ -141,20 +131,25 @@ def distinct(dims: Any, ndim: int) -> tuple[int, ...]:
     return found
 
 
-def reshape(e: Any, value: Any, shape: Any) -> Any:
+def reshape(value: Any, shape: Any) -> Any:
     """The same elements in another shape."""
     shape = tuple(shape)
-    return value if value.shape == shape else e.op("reshape", value, shape=shape)
+    return value if value.shape == shape else value.op("reshape", shape=shape)
 
 
-def broadcast(e: Any, value: Any, shape: Any) -> Any:
+def broadcast(value: Any, shape: Any) -> Any:
     """The value repeated to a shape."""
     shape = tuple(shape)
-    return value if value.shape == shape else e.op("broadcast_to", value, shape=shape)
+    return value if value.shape == shape else value.op("broadcast_to", shape=shape)
+
+
+def joined(values: Sequence[Any], axis: int = 0) -> Any:
+    """Values concatenated along an axis."""
+    return values[0] if len(values) == 1 else values[0].op("concatenate", *values[1:], axis=axis)
 
 
 def shape_of(sizes: Any, count: int) -> tuple[int, ...]:
-    """Sizes with one -1 worked out for ``count`` elements."""
+    """Sizes for ``count`` elements, with a size of -1 replaced by the number that fits."""
     sizes = tuple(sizes)
     if -1 not in sizes:
         return sizes

@@ -1,53 +1,57 @@
-"""Axes of another length: upsampling, padding by what is there, and their gradients.
+"""Axes resized: upsampling, padding with elements of the axis, and their gradients.
 
-All of these are linear maps of one axis after the other: each new element is a sum of a few old ones, weighed
-(``Taps`` where all have as many, else ``Parts``). None is a product by a matrix: an infinity times its zeros
-would make all elements of the axis NaN.
+Each of these operations is a linear map of one axis, then of the next axis: a new element is a weighted sum
+of a few old elements (``Taps`` if all sums have equally many terms, else ``Parts``). The sums are not
+computed as matrix products, because infinity times a zero of the matrix would make all elements of the axis
+NaN.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
+from ...compositions.resampling import keys, triangle
 from ..counters import Unsupported
 from .movement import cut
-from .operands import axis_of, reshape, scalar_like
+from .operands import axis_of, joined, reshape
 from .table import rule
 
-Taps = list[tuple[np.ndarray, np.ndarray]]  # (indices, weights) of each new element: it is the sum over taps
-Parts = list[list[tuple[int, float]]]  # (index, weight) of what each new element is the sum of
-_NOTHING = -1  # the index of a tap that adds nothing
+Taps = list[tuple[np.ndarray, np.ndarray]]  # item n: (old indices, weights) of the n-th terms of all sums
+Parts = list[list[tuple[int, float]]]  # for each new element, (old index, weight) of its terms
+_NOTHING = -1  # index of a term that adds nothing
 
 
 def _with_nothing(e: Any, x: Any, axis: int, indices: np.ndarray) -> tuple[Any, Any]:
-    """(x, indices as a value): a zero behind the axis is what the index ``_NOTHING`` means."""
+    """(x, indices as a value), where x has a zero appended along the axis if an index is ``_NOTHING``, which
+    becomes the index of that zero."""
     nothing = indices == _NOTHING
     if nothing.any():
         pads = [0] * (2 * len(x.shape))
         pads[len(x.shape) + axis] = 1
         indices = np.where(nothing, x.shape[axis], indices)
-        x = e.op("pad", x, pads=tuple(pads), value=0.0)
+        x = x.op("pad", pads=tuple(pads), value=0.0)
     return x, e.array(indices.astype(np.int32), "int32")
 
 
 def _picked(e: Any, x: Any, axis: int, taps: Taps) -> Any:
-    """The axis anew, from its taps."""
+    """x with the axis replaced by the sums over ``taps``."""
     made = None
     for indices, weights in taps:
         source, at = _with_nothing(e, x, axis, indices)
-        part = _scaled(e, e.op("take", source, at, axis=axis), axis, weights)
-        made = part if made is None else e.op("add", made, part)
+        part = _scaled(e, source.op("take", at, axis=axis), axis, weights)
+        made = part if made is None else made + part
     return made
 
 
 def summed(e: Any, x: Any, axis: int, parts: Parts) -> Any:
-    """The axis anew, from its parts. Weights that go by the old elements, or by the new ones, are multiplied
-    once, before or after."""
+    """x with the axis replaced by the sums ``parts``. Weights that depend only on the old element are applied
+    once, before the sums; weights that depend only on the new element are applied once, after the sums."""
     pairs = [(at, new, weight) for new, part in enumerate(parts) for at, weight in part]
     for side in (0, 1):
         scale = {pair[side]: pair[2] for pair in pairs}
@@ -62,7 +66,7 @@ def summed(e: Any, x: Any, axis: int, parts: Parts) -> Any:
 
 
 def _taps_of(parts: Parts) -> Taps:
-    """As many for each new element as the most have."""
+    """Parts as taps: shorter sums are filled up with ``_NOTHING``."""
     columns = zip_longest(*parts, fillvalue=(_NOTHING, 1.0))
     pairs = (zip(*column, strict=True) for column in columns)
     return [(np.array(indices), np.array(weights)) for indices, weights in pairs]
@@ -72,14 +76,15 @@ def _scaled(e: Any, x: Any, axis: int, weights: np.ndarray) -> Any:
     if (weights == 1).all():
         return x
     if (weights == weights[0]).all():
-        return e.op("multiply", x, scalar_like(e, float(weights[0]), x))
+        return x * float(weights[0])
     shape = [1] * len(x.shape)
     shape[axis] = -1
-    return e.op("multiply", x, e.array(weights.astype(np.float32).reshape(shape), x.dtype))
+    return x * e.array(weights.astype(np.float32).reshape(shape), x.dtype)
 
 
 def turned(parts: Parts, size: int) -> Parts:
-    """Of each of ``size`` old elements the new ones that it is a part of, with its weights there."""
+    """The transposed map: for each of ``size`` old elements, a list of (new element, weight), one for each
+    new element to which the old element contributes."""
     made: Parts = [[] for _ in range(size)]
     for new, part in enumerate(parts):
         for at, weight in part:
@@ -93,7 +98,7 @@ def _parts(taps: Taps) -> Parts:
 
 
 def _forward(e: Any, x: Any, taps: Sequence[Taps]) -> Any:
-    """Taps of the last axes, in their order."""
+    """x with its last axes resized by their taps, in order."""
     for axis, one in enumerate(taps, len(x.shape) - len(taps)):
         x = _picked(e, x, axis, one)
     return x
@@ -122,7 +127,7 @@ def _exact(size: int, new: int, scale: float | None) -> Taps:
 
 
 def _positions(size: int, new: int, align: bool, scale: float | None) -> np.ndarray:
-    """Where new elements lie between the old ones."""
+    """Positions of new elements on the scale of old ones."""
     at = np.arange(new, dtype=np.float32)
     if align:
         return at * np.float32((size - 1) / (new - 1) if new > 1 else 0)
@@ -137,31 +142,15 @@ def _linear(size: int, new: int, align: bool, scale: float | None) -> Taps:
 
 
 def _cubic(size: int, new: int, align: bool, scale: float | None) -> Taps:
-    """Keys' kernel with a = -0.75."""
-    at, a = _positions(size, new, align, scale), -0.75
+    at = _positions(size, new, align, scale)
     low = np.floor(at)
-    made = []
-    for offset in (-1, 0, 1, 2):
-        d = np.abs(at - low - offset)
-        near = ((a + 2) * d - (a + 3)) * d * d + 1
-        far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-        made.append((np.clip(low + offset, 0, size - 1), np.where(d <= 1, near, far)))
-    return made
-
-
-def _triangle(d: np.ndarray) -> np.ndarray:
-    return np.maximum(1 - d, 0)
-
-
-def _keys(d: np.ndarray) -> np.ndarray:
-    """Keys' kernel with a = -0.5."""
-    return np.where(
-        d < 1, (1.5 * d - 2.5) * d * d + 1, np.where(d < 2, ((-0.5 * d + 2.5) * d - 4) * d + 2, 0)
-    )
+    offsets = (-1, 0, 1, 2)
+    return [(np.clip(low + offset, 0, size - 1), keys(at - low - offset, -0.75)) for offset in offsets]
 
 
 def _smoothed(kernel: Callable[..., Any], reach: int) -> Callable[..., Taps]:
-    """Taps of a kernel that is as wide as the step where that is more than an element."""
+    """Taps of a smoothing kernel, which is widened by the step between new elements if that exceeds one old
+    element."""
 
     def taps(size: int, new: int, align: bool, scale: float | None) -> Taps:
         step = float(_step(size, new, scale))
@@ -188,12 +177,13 @@ def _taps(kind: Callable[..., Taps], sizes: Any, new: Any, how: Sequence[Any], s
 
 
 def _upsampling(name: str, kind: Callable[..., Taps], flags: int) -> None:
-    """Rules of an upsampling and its gradient. ``flags``: arguments between the sizes and the scales."""
+    """Register the rules of an upsampling and of its gradient. ``flags``: number of arguments between the
+    sizes and the scales."""
 
     @rule(name)
     def upsample(e: Any, x: Any, output_size: Any, *how: Any) -> Any:
         if output_size is None or any(isinstance(h, (list, tuple)) for h in how):
-            raise Unsupported("sizes that come as factors are the host's")
+            raise Unsupported("an output size given by factors runs on the host")
         sizes = x.shape[2:]
         return _forward(e, x, _taps(kind, sizes, output_size, how[:flags], how[flags:]))
 
@@ -209,12 +199,12 @@ for _dims in ("1d", "2d", "3d"):
 _upsampling("upsample_linear1d", _linear, 1)
 _upsampling("upsample_bilinear2d", _linear, 1)
 _upsampling("upsample_bicubic2d", _cubic, 1)
-_upsampling("_upsample_bilinear2d_aa", _smoothed(_triangle, 1), 1)
-_upsampling("_upsample_bicubic2d_aa", _smoothed(_keys, 2), 1)
+_upsampling("_upsample_bilinear2d_aa", _smoothed(triangle, 1), 1)
+_upsampling("_upsample_bicubic2d_aa", _smoothed(partial(keys, a=-0.5), 2), 1)
 _upsampling("upsample_trilinear3d", _linear, 1)
 
 
-# **************** padding by what is there ****************
+# **************** padding with elements of the axis ****************
 
 
 def _mirrored(size: int, before: int, after: int) -> Taps:
@@ -251,15 +241,14 @@ for _dims in ("1d", "2d", "3d"):
 
 
 @rule("roll")
-def roll(e: Any, x: Any, shifts: Any, dims: Any = ()) -> Any:
+def roll(x: Any, shifts: Any, dims: Any = ()) -> Any:
     shifts = [shifts] if isinstance(shifts, int) else list(shifts)
     dims = [dims] if isinstance(dims, int) else list(dims)
     if not dims:
-        return reshape(e, roll(e, reshape(e, x, (math.prod(x.shape),)), shifts, [0]), x.shape)
+        return reshape(roll(reshape(x, (math.prod(x.shape),)), shifts, [0]), x.shape)
     for shift, dim in zip(shifts, dims, strict=True):
         axis = axis_of(dim, len(x.shape))
         first = -shift % x.shape[axis]
         if first:
-            parts = cut(e, x, axis, first, x.shape[axis]), cut(e, x, axis, 0, first)
-            x = e.op("concatenate", *parts, axis=axis)
+            x = joined([cut(x, axis, first, x.shape[axis]), cut(x, axis, 0, first)], axis)
     return x

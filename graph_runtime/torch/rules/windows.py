@@ -1,4 +1,4 @@
-"""Windows of elements, and the greatest of each."""
+"""Elements of windows, and the windows' maxima."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.value import where
 from ..counters import Unsupported
-from .layers import each, windows_of
+from .layers import batched, spread_windows
 from .movement import cut
-from .operands import is_float, reshape
+from .operands import is_float, joined, reshape
 from .table import rule
 
-_MOST = 2**22  # elements that are picked at once
+_MOST = 2**22  # maximum number of elements that are picked at once
 
 
 @rule("im2col")
-def im2col(e: Any, x: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
-    if len(x.shape) == 3:
-        made = im2col(e, reshape(e, x, (1, *x.shape)), kernel, dilation, padding, stride)
-        return reshape(e, made, made.shape[1:])
+def im2col(x: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    return batched(2, lambda image: _columns(image, kernel, dilation, padding, stride), x)
+
+
+def _columns(x: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
     if any(padding):
-        x = e.op("pad", x, pads=(0, 0, *padding, 0, 0, *padding), value=0.0)
+        x = x.op("pad", pads=(0, 0, *padding, 0, 0, *padding), value=0.0)
     n, c = x.shape[:2]
     places = [
         (size - d * (k - 1) - 1) // s + 1
@@ -34,46 +36,37 @@ def im2col(e: Any, x: Any, kernel: Any, dilation: Any, padding: Any, stride: Any
             part = x
             for axis, at in ((2, row), (3, column)):
                 first, step = at * dilation[axis - 2], stride[axis - 2]
-                part = cut(e, part, axis, first, first + step * (places[axis - 2] - 1) + 1, step)
-            columns.append(reshape(e, part, (n, c, 1, math.prod(places))))
-    made = columns[0] if len(columns) == 1 else e.op("concatenate", *columns, axis=2)
-    return reshape(e, made, (n, c * len(columns), math.prod(places)))
+                part = cut(part, axis, first, first + step * (places[axis - 2] - 1) + 1, step)
+            columns.append(reshape(part, (n, c, 1, math.prod(places))))
+    return reshape(joined(columns, 2), (n, c * len(columns), math.prod(places)))
 
 
-def _windows(size: int, count: int) -> list[range]:
-    """Adaptive pooling's windows of an axis."""
+def adaptive(size: int, count: int) -> list[range]:
+    """The windows of adaptive pooling along an axis: for each, the range of its elements."""
     return [range(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
 
 
-@rule("adaptive_max_pool2d", wide=(1,))
-def adaptive_max_pool2d(e: Any, x: Any, size: Any) -> Any:
-    return _greatest(e, x, [_windows(n, m) for n, m in zip(x.shape[-2:], size, strict=True)])
-
-
-@rule("adaptive_max_pool3d", wide=(1,))
-def adaptive_max_pool3d(e: Any, x: Any, size: Any) -> Any:
-    return _greatest(e, x, [_windows(n, m) for n, m in zip(x.shape[-3:], size, strict=True)])
+@rule("adaptive_max_pool2d", "adaptive_max_pool3d", wide=(1,))
+def adaptive_max_pool(e: Any, x: Any, size: Any) -> Any:
+    sizes = x.shape[len(x.shape) - len(size) :]
+    return _greatest(e, x, [adaptive(n, m) for n, m in zip(sizes, size, strict=True)])
 
 
 def volumes(size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> list[range]:
-    """The elements of an axis in each window of a pooling."""
+    """The windows of a pooling along an axis: for each, the range of its elements inside of the axis."""
     reach = dilation * (kernel - 1) + 1
     rest = size + 2 * padding - reach
     count = (-(-rest // stride) if ceil_mode else rest // stride) + 1
     if ceil_mode and (count - 1) * stride >= size + padding:
         count -= 1
-    made = []
-    for i in range(count):
-        first = i * stride - padding
-        made.append(
-            range(first + -(min(first, 0) // dilation) * dilation, min(first + reach, size), dilation)
-        )
-    return made
+    starts = (i * stride - padding for i in range(count))
+    return [range(at - min(at, 0) // dilation * dilation, min(at + reach, size), dilation) for at in starts]
 
 
 def _greatest(e: Any, x: Any, windows: list[list[range]]) -> Any:
-    """(maxima, their places in the plane) of windows that are products of one range an axis: elements are
-    picked by a table [windows, most elements of one], which repeats the last of a shorter one."""
+    """(maxima, their positions in the plane) of windows, each the product of one range per axis. The elements
+    are picked by a table [windows, elements of the largest window], where shorter windows repeat their last
+    element."""
     dims = len(windows)
     sizes, counts = x.shape[len(x.shape) - dims :], tuple(map(len, windows))
     axes = [_padded(w) for w in windows]
@@ -83,18 +76,18 @@ def _greatest(e: Any, x: Any, windows: list[list[range]]) -> Any:
         table = table.reshape(table.shape[0] * table.shape[1], -1)
     lead = x.shape[: len(x.shape) - dims]
     if math.prod(lead) * table.size > _MOST:
-        raise Unsupported("windows of so many elements are the host's")
-    flat = reshape(e, x, (math.prod(lead), math.prod(sizes)))
-    picked = e.op("take", flat, e.array(table, "int32"), axis=1)
-    best = e.op("argmax", picked, axis=2, keepdims=False, dtype="int32")
-    if is_float(picked):  # of NaNs the last
+        raise Unsupported("windows of so many elements run on the host")
+    flat = reshape(x, (math.prod(lead), math.prod(sizes)))
+    picked = flat.op("take", e.array(table, "int32"), axis=1)
+    best = picked.op("argmax", axis=2, keepdims=False, dtype="int32")
+    if is_float(picked):  # if a window has several NaNs, the position is that of the last NaN
         order = e.array(np.arange(table.shape[1]), "int32")
-        places = e.op("where", e.op("isnan", picked), order, e.scalar(-1, "int32"))
-        best = e.op("maximum", best, e.op("max", places, axes=(2,), keepdims=False))
+        places = where(picked.isnan(), order, -1)
+        best = best.maximum(places.max(axes=(2,), keepdims=False))
     first = e.array(np.arange(len(table)) * table.shape[1], "int32")
-    at = e.op("take", e.array(table.reshape(-1), "int32"), e.op("add", best, first), axis=0)
-    made = e.op("max", picked, axes=(2,), keepdims=False)
-    return reshape(e, made, (*lead, *counts)), reshape(e, at, (*lead, *counts))
+    at = e.array(table.reshape(-1), "int32").op("take", best + first, axis=0)
+    made = picked.max(axes=(2,), keepdims=False)
+    return reshape(made, (*lead, *counts)), reshape(at, (*lead, *counts))
 
 
 def _padded(windows: list[range]) -> np.ndarray:
@@ -103,20 +96,11 @@ def _padded(windows: list[range]) -> np.ndarray:
 
 
 @rule("max_pool3d_with_indices", wide=(1,))
-def max_pool3d_with_indices(
-    e: Any,
-    x: Any,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-) -> Any:
-    """Graphs that read no indices have an op."""
+def max_pool3d_with_indices(e: Any, x: Any, *how: Any, **more: Any) -> Any:
+    """Maxima with indices; an op computes the maxima alone for graphs that read no indices."""
+    windows = spread_windows(3, *how, **more)
     if e.graph and 1 not in e.used and len(x.shape) == 5:
-        windows = windows_of(3, kernel, stride, padding, ceil_mode)
-        return e.op("max_pool3d", x, **windows, dilations=each(dilation, 3)), None
-    kernel, padding, dilation = each(kernel, 3), each(padding, 3), each(dilation, 3)
-    stride = each(stride, 3) if stride else kernel
-    how = zip(x.shape[-3:], kernel, stride, padding, dilation, strict=True)
-    return _greatest(e, x, [volumes(*axis, ceil_mode) for axis in how])
+        return x.op("max_pool3d", **windows), None
+    kernel, stride, pads, ceil_mode, dilation = windows.values()
+    axes = zip(x.shape[-3:], kernel, stride, pads[:3], dilation, strict=True)
+    return _greatest(e, x, [volumes(*axis, ceil_mode) for axis in axes])

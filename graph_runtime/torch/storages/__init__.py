@@ -1,3 +1,3 @@
-"""Storages of torch outside of their process: shared with others (processes), in files (serialization,
+"""Storages of torch that leave the process: in other processes (processes) and in files (serialization,
 safetensors_reader).
 """

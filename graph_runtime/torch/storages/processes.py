@@ -1,5 +1,5 @@
-"""tt tensors through the queues and pipes of multiprocessing: their values travel by shared memory of the
-host, to the device of the same number in the process that gets them. Nothing is shared afterwards."""
+"""tt tensors through the queues and pipes of multiprocessing: values go through the host's shared memory to
+the device of the same number in the receiving process. Afterwards the processes share nothing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from torch.multiprocessing import reductions
 
 from ..device.device_module import refuse_in_child
 from ..store import torch_device
-
-__all__ = ["register"]
 
 
 def _rebuild(
@@ -29,8 +27,8 @@ def _rebuild(
 
 
 def _reduce(tensor: torch.Tensor) -> Any:
-    """What torch.multiprocessing pickles of a tensor. Raises RuntimeError, as torch for all devices, for one
-    that is a result of autograd."""
+    """The form in which torch.multiprocessing pickles a tensor. Raises RuntimeError for a result of autograd,
+    as torch does for all devices."""
     if tensor.device.type != "tt":
         return reductions.reduce_tensor(tensor)
     refuse_in_child()
@@ -44,6 +42,6 @@ def _reduce(tensor: torch.Tensor) -> Any:
 
 
 def register() -> None:
-    """Let multiprocessing pickle tensors so."""
+    """Register the pickling of tensors with multiprocessing."""
     ForkingPickler.register(torch.Tensor, _reduce)
     ForkingPickler.register(torch.nn.Parameter, _reduce)

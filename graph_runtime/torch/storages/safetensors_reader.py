@@ -1,5 +1,6 @@
-"""safetensors with device="tt": its reader knows the devices of torch by name, in Rust, and a number as the
-accelerator of that number. So names of tt become numbers, as soon as safetensors is imported."""
+"""safetensors with device="tt". The reader, written in Rust, knows only torch's own devices by name, but
+takes a number for an accelerator. So from the import of safetensors on, names of tt devices are replaced by
+numbers."""
 
 from __future__ import annotations
 
@@ -13,13 +14,11 @@ import torch
 
 from ..store import device_of
 
-__all__ = ["register"]
-
 _PACKAGE = "safetensors"
 
 
 def _number(device: Any) -> Any:
-    """The number of a device tt, other devices as they are."""
+    """The number of a tt device; any other device unchanged."""
     if isinstance(device, torch.device) or (isinstance(device, str) and device.split(":")[0] == "tt"):
         place = torch.device(device)
         return device_of(place) if place.type == "tt" else device
@@ -41,7 +40,7 @@ def _patch(package: ModuleType) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds one package, by all others, once, and patches it when it has been imported."""
+    """Import finder that patches safetensors once, after its import. The other finders find the module."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
         if name != _PACKAGE:
@@ -61,7 +60,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def register() -> None:
-    """Patch safetensors, now or when it is imported."""
+    """Patch safetensors now, or when it is imported."""
     if _PACKAGE in sys.modules:
         _patch(sys.modules[_PACKAGE])
     else:

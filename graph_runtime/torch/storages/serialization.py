@@ -1,5 +1,5 @@
-"""Storages by themselves, as files and copy.deepcopy see them. torch would ask C++ for their memory, where it
-finds no allocator and crashes."""
+"""Storages that are handled without tensors, as for files and copy.deepcopy. torch would look for an
+allocator in C++, find none, and crash."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ import torch
 
 from .. import content
 from ..required import TorchDeviceError
-from ..store import device_of, empty, storage_of, twin
+from ..store import Store, device_of, empty, storage_of, twin
 
-__all__ = ["register"]
-
-_PRIORITY = 5  # before torch's own packages of other devices
+_PRIORITY = 5  # our functions are tried before torch's for other devices
 
 
 def _tag(storage: Any) -> str | None:
-    """Where a storage is, as files say it; None for one that is not on tt."""
+    """The location that files name for a storage; None for a storage that is not on tt."""
     untyped = getattr(storage, "_untyped_storage", storage)
     if untyped.device.type != "tt":
         return None
@@ -26,8 +24,8 @@ def _tag(storage: Any) -> str | None:
 
 
 def _restore(storage: Any, location: str) -> Any:
-    """A storage on the device that a location names, with the bytes of one on the CPU; None for other
-    locations."""
+    """A storage with the bytes of a CPU storage on the device that ``location`` names; None if it names no tt
+    device."""
     if not (location == "tt" or location.startswith("tt:")):
         return None
     made = empty((storage.nbytes(),), None, torch.uint8, device_of(location))
@@ -36,8 +34,8 @@ def _restore(storage: Any, location: str) -> Any:
 
 
 def register() -> None:
-    """Let torch.save and torch.load know the locations tt:0, tt:1, .., and torch.UntypedStorage the
-    device."""
+    """Register the locations tt:0, tt:1, .. with torch.save and torch.load, and the device with
+    torch.UntypedStorage."""
     torch.serialization.register_package(_PRIORITY, _tag, _restore)
     torch.UntypedStorage.__new__ = _new
     torch.UntypedStorage.clone = _clone
@@ -49,6 +47,11 @@ _plain_new, _plain_clone = torch.UntypedStorage.__new__, torch.UntypedStorage.cl
 _plain_resize, _plain_nbytes = torch.UntypedStorage.resize_, torch.UntypedStorage.nbytes
 
 
+def _store(storage: Any) -> Store | None:
+    """The Store of a storage on tt; None for any other storage."""
+    return storage_of(storage.data_ptr()) if storage.device.type == "tt" else None
+
+
 def _new(cls: type, *args: Any, device: Any = None, **more: Any) -> Any:
     """torch.UntypedStorage(bytes, device=...)"""
     if device is None:
@@ -56,37 +59,37 @@ def _new(cls: type, *args: Any, device: Any = None, **more: Any) -> Any:
     if torch.device(device).type != "tt":
         return _plain_new(cls, *args, device=device, **more)
     if len(args) > 1 or (args and not isinstance(args[0], int)):
-        raise TypeError("a storage on tt is made by its number of bytes")
+        raise TypeError("a storage on tt is created from a number of bytes, not from data")
     return empty((args[0] if args else 0,), None, torch.uint8, device_of(device)).untyped_storage()
 
 
 def _clone(storage: Any) -> Any:
-    """A storage with the same bytes; values are shared until one of the two is written."""
-    found = storage_of(storage.data_ptr()) if storage.device.type == "tt" else None
+    """A new storage with the same bytes. It shares memory with the given storage until one of the two is
+    written."""
+    found = _store(storage)
     return _plain_clone(storage) if found is None else twin(found).untyped_storage()
 
 
 def _resize(storage: Any, nbytes: int) -> Any:
-    """Let a storage have 0 bytes, or as many again as it was made with, undefined. With 0 its memory is given
-    back, and tensors over it keep their shapes: so torch's FSDP frees parameters. Raises TorchDeviceError for
-    other sizes."""
-    found = storage_of(storage.data_ptr()) if storage.device.type == "tt" else None
+    """Resize a storage to 0 bytes, or back to its original size, with undefined values. At 0 bytes its memory
+    is freed while its tensors keep their shapes: torch's FSDP frees parameters this way. Raises
+    TorchDeviceError for other sizes."""
+    found = _store(storage)
     if found is None:
         return _plain_resize(storage, nbytes)
     made_with = _plain_nbytes(storage)
     if nbytes not in (0, made_with):
-        raise TorchDeviceError(
+        text = (
             f"a storage on tt has 0 bytes or those that it was made with, {made_with}, not {nbytes}: "
-            "x.resize_() gives a tensor another storage",
-            got=nbytes,
-            wanted=(0, made_with),
+            "x.resize_() gives a tensor another storage"
         )
+        raise TorchDeviceError(text, got=nbytes, wanted=(0, made_with))
     if nbytes != found.nbytes:
         found.clear(nbytes)
     return storage
 
 
 def _nbytes(storage: Any) -> int:
-    """How many bytes a storage has: of one on tt, since resize_."""
-    found = storage_of(storage.data_ptr()) if storage.device.type == "tt" else None
+    """The size of a storage in bytes; for a storage on tt, the size that resize_ last set."""
+    found = _store(storage)
     return _plain_nbytes(storage) if found is None else found.nbytes

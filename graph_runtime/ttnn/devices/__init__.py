@@ -1,6 +1,5 @@
-"""The simulated chip as ttnn's device, and the one door to it.
+"""The simulated chip as ttnn's device, and the only access to it.
 
-Read: chips (plain values), open_sizes, kernels (the door: an op of the registry on tensors), several (ops of
-several outputs), mesh_device, opening (and closing), memory_views; recorder and traces (what is captured and
-played again).
+Read: chips (plain values), kernels (the access: ops of the registry on tensors), mesh_device, opening (and
+closing), memory_views; recorder and traces (calls that are recorded and replayed).
 """

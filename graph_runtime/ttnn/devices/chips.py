@@ -1,8 +1,9 @@
-"""Plain values about devices: architectures, clusters, meshes, what sends work."""
+"""Plain values about devices: architectures, clusters, meshes, dispatch configurations."""
 
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from typing import Any
 
 from ..memory.values import Shape
@@ -18,55 +19,25 @@ __all__ = [
 ]
 
 
-class Arch(enum.Enum):
-    GRAYSKULL = 1
-    WORMHOLE_B0 = 2
-    BLACKHOLE = 3
+Arch = enum.Enum("Arch", "GRAYSKULL WORMHOLE_B0 BLACKHOLE")
+ClusterType = enum.Enum("ClusterType", "N150 N300 T3K GALAXY TG P100 P150 P300 BLACKHOLE_GALAXY")
+DispatchCoreType = enum.Enum("DispatchCoreType", "WORKER ETH", start=0)
+DispatchCoreAxis = enum.Enum("DispatchCoreAxis", "ROW COL", start=0)
+FabricConfig = enum.Enum("FabricConfig", "DISABLED FABRIC_1D FABRIC_1D_RING FABRIC_2D", start=0)
 
 
-class ClusterType(enum.Enum):
-    N150 = 1
-    N300 = 2
-    T3K = 3
-    GALAXY = 4
-    TG = 5
-    P100 = 6
-    P150 = 7
-    P300 = 8
-    BLACKHOLE_GALAXY = 9
-
-
-class DispatchCoreType(enum.Enum):
-    WORKER = 0
-    ETH = 1
-
-
-class DispatchCoreAxis(enum.Enum):
-    ROW = 0
-    COL = 1
-
-
-class FabricConfig(enum.Enum):
-    DISABLED = 0
-    FABRIC_1D = 1
-    FABRIC_1D_RING = 2
-    FABRIC_2D = 3
-
-
+@dataclass(eq=False)
 class DispatchCoreConfig:
-    """Which cores send work on silicon. The simulated device has none to give away: it is recorded only."""
+    """Choice of the cores that dispatch work on silicon. The choice is only kept: the simulated device needs
+    no cores for dispatch."""
 
-    def __init__(
-        self,
-        type: DispatchCoreType | None = None,
-        axis: DispatchCoreAxis | None = None,
-        fabric_tensix_config: Any = None,
-    ):
-        self.type, self.axis, self.fabric_tensix_config = type, axis, fabric_tensix_config
+    type: DispatchCoreType | None = None
+    axis: DispatchCoreAxis | None = None
+    fabric_tensix_config: Any = None
 
 
 class MeshShape(Shape):
-    """Rows and columns of a mesh: MeshShape(1, 1) or MeshShape([1, 1])."""
+    """Rows and columns of a mesh, from two numbers or from a list: MeshShape(1, 1), MeshShape([1, 1])."""
 
     def __init__(self, *sizes: Any):
         super().__init__(sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes)

@@ -1,16 +1,18 @@
-"""The one door to the device: an op of the registry on tensors, or a copy into another layout. A trace that
-is being captured records what goes through it."""
+"""The only access to the device: it runs ops of the registry on tensors and copies tensors into other
+layouts. A trace that is being captured records both."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from ...base.errors import DeviceMemoryError, KernelError, afresh
 from ...base.machine.devices import Device
 from ...base.machine.layout import DRAM, TILE
 from ...base.machine.layout import Layout as Placed
+from ...ir.builder import GraphBuilder
 from ...ir.graph import TensorType
 from ...ir.ops import registry
 from ...ir.ops.numerics import NUMERICS
@@ -23,13 +25,15 @@ from ..errors import Unsupported
 from ..settings import SETTINGS
 from .recorder import Recorder
 
-WIDE = Placed(DRAM, TILE, "f32")  # of values between the steps of a function: rounded once, at its end
+# layout of floats between a function's steps; floats are rounded once, after the last step
+WIDE = Placed(DRAM, TILE, "f32")
 
 _recorders: dict[Device, Recorder] = {}
 
 
 def recording(device: Device, recorder: Recorder | None) -> None:
-    """Record what runs on a device as steps that do it again; None: no more."""
+    """Let ``recorder`` record what runs on the device, as steps that can be repeated; None ends the
+    recording."""
     if recorder is None:
         _recorders.pop(device, None)
     else:
@@ -37,7 +41,8 @@ def recording(device: Device, recorder: Recorder | None) -> None:
 
 
 def recorded(make: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor], made: Sequence[Tensor]) -> None:
-    """Add a step to the trace that is being captured on the device of ``inputs``, if one is."""
+    """Add a step to the trace that is being captured on the device of ``inputs``; do nothing if there is no
+    such trace."""
     recorder = _recorders.get(inputs[0].device) if _recorders and inputs else None
     if recorder is not None:
         recorder.record(make, inputs, made)
@@ -49,13 +54,14 @@ def captured(device: Device) -> bool:
 
 
 def as_on_a_card() -> bool:
-    """Whether functions are computed as kernels of ttnn do: each step is then stored as its operands are."""
+    """Whether functions compute as ttnn's kernels do, which store the result of each step in the format of
+    the step's operands."""
     return SETTINGS.numerics == "ttnn"
 
 
 def between(inputs: Sequence[Tensor]) -> Placed:
-    """How floats are kept between two steps: as float32; as on a card in the format of the operands that
-    are no numbers."""
+    """The layout of floats between two steps, which is float32. If functions compute as on a card, the layout
+    is bfloat16 when all operands of more than one element are bfloat16."""
     formats = {x.layout.format for x in inputs if x.size > 1}
     return Placed(DRAM, TILE, "bf16") if as_on_a_card() and formats == {"bf16"} else WIDE
 
@@ -63,10 +69,10 @@ def between(inputs: Sequence[Tensor]) -> Placed:
 def run(
     op: str, inputs: Sequence[Tensor], attrs: dict[str, Any] | None = None, to: Placed | None = None
 ) -> Tensor:
-    """A registry op on tensors of one device, its result in the layout ``to``.
+    """The result of a registry op on tensors of one device, in the layout ``to``.
 
-    Raises Unsupported where no kernel takes these types, DeviceMemoryError, KernelError. Nothing is ever done
-    on the host instead.
+    Raises Unsupported if no kernel takes these types, DeviceMemoryError, KernelError. The host never computes
+    instead.
     """
     given = {name: _plain(value) for name, value in (attrs or {}).items() if value is not None}
     if as_on_a_card() and NUMERICS in registry.require(op).attrs:
@@ -79,10 +85,10 @@ def run(
 
 def _applied(op: str, pairs: Any, inputs: Sequence[Tensor], to: Placed | None) -> Tensor:
     try:
-        return apply(op, pairs, *inputs, to=to, evict=False)  # a card has no room but what is free
+        return apply(op, pairs, *inputs, to=to, evict=False)  # a card cannot evict other tensors to make room
     except Refused as refused:
         if op == "attention" and isinstance(refused.error, DeviceMemoryError):
-            text = f"op {op}: keys so long do not fit: {refused.reason}"  # silicon's kernel cuts them
+            text = f"op {op}: the keys are too long: {refused.reason}"  # silicon's kernel splits long keys
             raise Unsupported(text, op=op) from refused
         if isinstance(refused.error, (DeviceMemoryError, KernelError)):
             raise afresh(refused.error) from None
@@ -93,26 +99,27 @@ def _plain(value: Any) -> Any:
     return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value
 
 
-def convert(tensor: Tensor, to: Placed) -> Tensor:
-    """The values in another layout or format on the same device; the tensor itself where nothing changes."""
-    if tensor.layout == to:
-        return tensor
-    made = tensor.to(layout=to)
-    recorded(lambda again: [again.to(layout=to)], [tensor], [made])
+def _done(make: Callable[[Tensor], Tensor], tensor: Tensor) -> Tensor:
+    """The result of ``make(tensor)``, a call that is recorded as a step."""
+    made = make(tensor)
+    recorded(lambda again: [make(again)], [tensor], [made])
     return made
+
+
+def convert(tensor: Tensor, to: Placed) -> Tensor:
+    """The values in another layout or format on the same device; the tensor itself if nothing changes."""
+    return tensor if tensor.layout == to else _done(lambda x: x.to(layout=to), tensor)
 
 
 def copied(tensor: Tensor) -> Tensor:
-    """The values in memory of their own."""
-    made = duplicate(tensor)
-    recorded(lambda again: [duplicate(again)], [tensor], [made])
-    return made
+    """A copy of the values in memory of its own."""
+    return _done(duplicate, tensor)
 
 
 def overwrite(target: Tensor, source: Tensor) -> None:
-    """Write the values of a tensor of the same type into the memory of another, behind its readers."""
-    copy_into(target, source)
-    recorded(_overwritten, [target, source], [])
+    """Write the values of ``source`` into the memory of ``target``, which has the same type, after the
+    readers of ``target`` have finished."""
+    recorded(_overwritten, [target, source], _overwritten(target, source))
 
 
 def _overwritten(target: Tensor, source: Tensor) -> list[Tensor]:
@@ -121,7 +128,7 @@ def _overwritten(target: Tensor, source: Tensor) -> list[Tensor]:
 
 
 def constant(value: Any, device: Device, dtype: str) -> Tensor:
-    """A number as a tensor of one element on the device."""
+    """A number (as a tensor of one element) or an array as a tensor on the device."""
     return on_device(value, device, dtype)
 
 
@@ -134,14 +141,46 @@ def reinterpret(tensor: Tensor, dtype: str) -> Tensor:
         return tensor
     layout = replace(tensor.layout, format=_STORED[dtype])
     to = spec_of(tensor.device, TensorType(dtype, tensor.shape), layout)
-    made = _viewed(tensor, to)
-    recorded(lambda again: [_viewed(again, to)], [tensor], [made])
-    return made
+    return _done(lambda x: _viewed(x, to), tensor)
 
 
 def _viewed(tensor: Tensor, to: Any) -> Tensor:
-    """launch.alias keeps the layout; here its format changes with the dtype."""
+    """A view of ``tensor`` in the spec ``to``, whose layout has a format other than the tensor's;
+    launch.alias would refuse such a layout."""
     made = tensor.wait().alias() if tensor._recipe is not None else tensor.alias()
     view = Tensor(to.device, to.handle, to.type, to.layout, made._addr, made._owner, made.readonly)
     view._origin = tensor if tensor._origin is None else tensor._origin
     return view
+
+
+@lru_cache(maxsize=256)
+def _session(
+    op: str, attrs: tuple[tuple[str, Any], ...], types: tuple[tuple[str, Any], ...], device: Device
+) -> Any:
+    from ...run.factory import create  # imported here: factory loads the planner, which only outputs() needs
+
+    builder = GraphBuilder(device=device)
+    inputs = [builder.input(f"x{at}", shape, dtype) for at, (dtype, shape) in enumerate(types)]
+    made: Any = builder.op(op, *inputs, **dict(attrs))
+    builder.output(*made)
+    return create(builder, devices=[device]).session
+
+
+def forget_graphs() -> None:
+    """Drop the graphs that outputs() keeps, and free the memory that these graphs hold on their devices."""
+    _session.cache_clear()
+
+
+def outputs(op: str, inputs: list[Tensor], attrs: dict[str, Any]) -> list[Tensor]:
+    """All outputs of an op that has several outputs. A graph of one node computes the outputs; the graph is
+    kept for later calls with the same types. Raises GraphError for wrong types."""
+    types = tuple((x.dtype, x.shape) for x in inputs)
+    known = tuple(sorted(attrs.items()))
+
+    def make(*given: Tensor) -> list[Tensor]:
+        session = _session(op, known, types, given[0].device)
+        return list(session.submit({f"x{at}": x for at, x in enumerate(given)}).outputs)
+
+    made = make(*inputs)
+    recorded(make, inputs, made)
+    return made

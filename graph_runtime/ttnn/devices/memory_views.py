@@ -1,4 +1,4 @@
-"""What the memories of a device hold."""
+"""Contents of a device's memories."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = [
 
 
 class MemoryView:
-    """Bytes of each bank of a memory: what ttnn.get_memory_view gives."""
+    """Sizes in bytes of each bank of a memory: the result of ttnn.get_memory_view."""
 
     def __init__(self, device: MeshDevice, kind: BufferType):
         if kind in (BufferType.L1_SMALL, BufferType.TRACE):
@@ -27,7 +27,8 @@ class MemoryView:
         memory = device.chip.descriptor.memory(DRAM if kind is BufferType.DRAM else L1)
         number, handle = device.chip.descriptor.memories.index(memory), open_device(device.chip)
         stats = handle.stats(number)
-        taken = stats.allocated - core.lib.gr_buffers_idle(handle.pointer, number)  # idle: kept for the next
+        # idle buffers are only kept for reuse, so their bytes count as free
+        taken = stats.allocated - core.lib.gr_buffers_idle(handle.pointer, number)
         self.num_banks = memory.banks
         self.total_bytes_per_bank = memory.usable
         self.total_bytes_allocated_per_bank = taken
@@ -35,7 +36,7 @@ class MemoryView:
         self.largest_contiguous_bytes_free_per_bank = stats.largest_free
 
     def _reserved(self, device: MeshDevice, kind: BufferType) -> None:
-        """L1_SMALL or the trace region, in which no tensor lies."""
+        """Fill in the view of L1_SMALL or of the trace region, in which no tensor lies."""
         small = kind is BufferType.L1_SMALL
         size = device.l1_small_size if small else device.trace_region_size
         self.num_banks = device.chip.descriptor.memory(L1 if small else DRAM).banks if size else 0
@@ -44,13 +45,13 @@ class MemoryView:
 
 
 def get_memory_view(device: MeshDevice, buffer_type: BufferType) -> MemoryView:
-    """What the banks of a memory hold now, in bytes; of L1, tensors only; L1_SMALL and the trace region as
-    open_device was asked for. ``device``: an open one."""
+    """Current contents of a memory's banks, in bytes. L1 shows the tensors only; L1_SMALL and the trace
+    region show the sizes that open_device was asked for. ``device`` must be open."""
     return MemoryView(device, buffer_type)
 
 
 def get_max_worker_l1_unreserved_size() -> int:
-    """Bytes of a core's L1 that tensors may have."""
+    """Bytes of a core's L1 that tensors can use."""
     return chip_of(0).descriptor.memory(L1).usable
 
 

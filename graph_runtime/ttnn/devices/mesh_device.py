@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -10,18 +11,23 @@ from ...base.machine.layout import DRAM, L1
 from ..errors import Unsupported, check, fatal
 from ..memory.cores import CoreCoord, CoreGrid
 from .chips import Arch, MeshShape
-from .open_sizes import MOST_QUEUES, sized
 
 __all__ = [
     "MeshDevice",
     "use_board",
 ]
 
+# bytes of a core's L1 below the part for tensors, which ttnn programs keep for themselves; worker_l1_size may
+# ask for these bytes, too (tt_metal/llrt/hal/tt-1xx: MEM_MAP_END to DEFAULT_UNRESERVED)
+_KERNEL_CONFIG = 69 * 1024
+_MOST_QUEUES = 2  # command queues of a device: dispatch_core_manager::MAX_NUM_HW_CQS
+
 _chosen = {"board": ""}
 
 
 def use_board(name: str) -> None:
-    """The board of devices that are opened from now on, as "p150"; "": the default one."""
+    """Set the board of the devices that are opened from now on, such as "p150"; "" means the default
+    board."""
     parse(f"tt:0={name}" if name else "tt:0")
     _chosen["board"] = name
 
@@ -35,9 +41,10 @@ def chip_of(number: int) -> Device:
 
 
 class MeshDevice:
-    """A mesh of one chip. ``chip``: the device of this package, with the memories that its sizes leave;
-    ``programs``: what was counted as compiled for it; ``tensors``: those that programs hold, by their
-    numbers. Raises RuntimeError for sizes (bytes) that do not fit and for other than 1 or 2 queues."""
+    """A mesh of one chip. ``chip``: this package's device, without the memory that open_device's sizes
+    reserve (_sized); ``cached_programs``: keys of the ttnn programs compiled for the chip; ``tensors``:
+    {number: tensor} of the tensors that scripts hold. Raises RuntimeError for sizes (bytes) that do not fit
+    and for a number of queues that is neither 1 nor 2."""
 
     def __init__(
         self,
@@ -47,25 +54,25 @@ class MeshDevice:
         queues: int = 1,
         worker_l1_size: int = 0,
     ):
-        text = f"num_hw_cqs can be between 1 and {MOST_QUEUES}, got {queues}"
-        check(0 < queues <= MOST_QUEUES, "ttnn.open_device", text)
+        text = f"num_hw_cqs can be between 1 and {_MOST_QUEUES}, got {queues}"
+        check(0 < queues <= _MOST_QUEUES, "ttnn.open_device", text)
         for name, size in (
             ("l1_small_size", l1_small_size),
             ("trace_region_size", trace_region_size),
             ("worker_l1_size", worker_l1_size),
         ):
             check(size >= 0, "ttnn.open_device", f"{name} must not be negative, got {size}")
-        self.chip = sized(chip_of(number), l1_small_size, trace_region_size, worker_l1_size)
+        self.chip = _sized(chip_of(number), l1_small_size, trace_region_size, worker_l1_size)
         self.number, self.l1_small_size, self.trace_region_size = number, l1_small_size, trace_region_size
         self.num_command_queues, self.worker_l1_size = queues, worker_l1_size
-        self.programs: set[Any] = set()
+        self.cached_programs: set[Any] = set()
         self.tensors: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self.caches_programs = self.is_open = True
 
     def __repr__(self) -> str:
         return f"MeshDevice(1x1 grid, 1 devices: {self.chip.spelling})"
 
-    # **************** what it is ****************
+    # **************** properties ****************
 
     @property
     def shape(self) -> MeshShape:
@@ -108,7 +115,8 @@ class MeshDevice:
         return chip_of(self.number).descriptor.memory(L1).bank_bytes
 
     def queue(self, number: int | None) -> int:
-        """A queue's number, 0 where None. Raises RuntimeError for one that open_device did not make."""
+        """The number of a command queue; None means queue 0. Raises RuntimeError for a queue that open_device
+        did not make."""
         found = 0 if number is None else int(number)
         text = f"cq_id {found} is out of range: the device has num_command_queues={self.num_command_queues}"
         check(0 <= found < self.num_command_queues, "ttnn.MeshDevice", text)
@@ -126,28 +134,28 @@ class MeshDevice:
     def sfpu_inf(self) -> float:
         return float("inf")
 
-    # **************** programs ****************
+    # **************** the program cache ****************
 
     def num_program_cache_entries(self) -> int:
-        return len(self.programs)
+        return len(self.cached_programs)
 
     def enable_program_cache(self) -> None:
         self.caches_programs = True
 
     def clear_program_cache(self) -> None:
-        self.programs.clear()
+        self.cached_programs.clear()
 
     def disable_and_clear_program_cache(self) -> None:
-        self.programs.clear()
+        self.cached_programs.clear()
         self.caches_programs = False
 
     def set_program_cache_misses_allowed(self, allowed: bool) -> None:
         self.misses_allowed = allowed
 
     def enable_async(self, _: bool) -> None:
-        """Work is always queued."""
+        """No effect: work is always queued."""
 
-    # **************** what one chip does not have ****************
+    # **************** sub-devices and other chips ****************
 
     def reshape(self, shape: Any) -> None:
         if tuple(shape) != (1, 1):
@@ -161,18 +169,44 @@ class MeshDevice:
         return [self.create_submesh(shape)]
 
     def _declined(self, *_: Any, **__: Any) -> Any:
-        raise Unsupported("sub-device managers are not supported: they place kernels of the caller's")
+        raise Unsupported("sub-device managers are not supported: they place the caller's own kernels")
 
     create_sub_device_manager = load_sub_device_manager = _declined
     remove_sub_device_manager = set_sub_device_stall_group = _declined
     get_optimal_dram_bank_to_logical_worker_assignment = _declined
 
     def clear_loaded_sub_device_manager(self) -> None:
-        """None can be loaded."""
+        """No effect: no manager of sub-devices can be loaded."""
 
     def reset_sub_device_stall_group(self) -> None:
-        """None can be set."""
+        """No effect: no stall group can be set."""
 
 
 def of_blackhole(chip: Device) -> bool:
     return chip.descriptor.arch == "blackhole"
+
+
+def _sized(chip: Device, l1_small: int, trace: int, worker: int) -> Device:
+    """The chip, with the memory that is left for tensors and circular buffers after open_device's sizes are
+    taken off. L1_SMALL takes the end of each core's L1, the trace region the end of each bank of DRAM;
+    ``worker``, if not 0, is the size of the part of L1 above the ttnn programs."""
+    op, descriptor = "ttnn.open_device", chip.descriptor
+    dram, l1 = descriptor.memory(DRAM), descriptor.memory(L1)
+    step = dram.alignment
+    base = l1.base
+    if worker:
+        most = l1.usable + _KERNEL_CONFIG
+        check(worker <= most, op, f"Worker L1 size {worker} is larger than max size {most}")
+        base = -(-(l1.bank_bytes - worker) // step) * step
+    small, region = -(-l1_small // step) * step, -(-trace // step) * step
+    room = l1.bank_bytes - base
+    text = f"Reserved size must be less than bank size: l1_small_size is {l1_small} B, the bank {room} B"
+    check(small < room, op, text)
+    text = f"trace_region_size {trace} B must be less than a bank of DRAM, {dram.usable} B"
+    check(region < dram.usable, op, text)
+    made = {DRAM: replace(dram, bank_bytes=dram.bank_bytes - region)}
+    made[L1] = replace(l1, base=base, bank_bytes=l1.bank_bytes - small)
+    memories = tuple(made.get(m.name, m) for m in descriptor.memories)
+    if memories == descriptor.memories:
+        return chip
+    return replace(chip, descriptor=replace(descriptor, memories=memories))

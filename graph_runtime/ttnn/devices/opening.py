@@ -1,16 +1,16 @@
-"""Opening and closing devices, and which there are."""
+"""Opening and closing devices, and lists of them."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from ...run import device_handles
-from ...run.queues.marks import Mark
+from ...run.queues.buffer import Mark
 from ..errors import Unsupported
-from . import several
+from . import kernels
 from .chips import DispatchCoreConfig, DispatchCoreType, MeshShape
 from .mesh_device import MeshDevice, chip_of, of_blackhole
 
@@ -45,7 +45,7 @@ __all__ = [
 _default: list[MeshDevice | None] = [None]
 
 
-CLOSING: list[Callable[[MeshDevice], None]] = []  # what is told that a device closes
+CLOSING: list[Callable[[MeshDevice], None]] = []  # functions called with each device that closes
 
 
 def open_device(
@@ -57,16 +57,19 @@ def open_device(
     dispatch_core_config: DispatchCoreConfig | None = None,
     worker_l1_size: int = 0,
 ) -> MeshDevice:
-    """A device. Each number is a simulated chip of its own. Sizes are bytes: of each core's L1 that only
-    tables of convolutions may have, of each bank of DRAM for traces, and of L1 for tensors and circular
-    buffers (0: what the board has). ``dispatch_core_config`` is recorded only: a board's grid is without the
-    cores that dispatch takes, and on Wormhole the same for both kinds
+    """A device; each ``device_id`` is a simulated chip of its own. Sizes are in bytes: ``l1_small_size`` is
+    the part of each core's L1 for tables of convolutions only, ``trace_region_size`` the part of each bank of
+    DRAM for traces, ``worker_l1_size`` the part of L1 for tensors and circular buffers (0: all that the board
+    has). ``dispatch_core_config`` is only kept: a board's grid leaves out the cores for dispatch anyway, and
+    on Wormhole the grid is the same for both kinds of cores
     (tt_metal/core_descriptors/wormhole_b0_80_arch*.yaml). Raises RuntimeError for sizes and queues that do
     not fit, Unsupported for ETH on blackhole."""
     made = MeshDevice(device_id, l1_small_size, trace_region_size, num_command_queues, worker_l1_size)
     kind = None if dispatch_core_config is None else dispatch_core_config.type
     if kind is DispatchCoreType.ETH and of_blackhole(made.chip):
-        text = "dispatch_core_config: ETH on blackhole frees a column of cores, which the board here has not"
+        text = (
+            "dispatch_core_config: ETH on blackhole frees a column of cores, which this board does not have"
+        )
         raise Unsupported(f"ttnn.open_device: {text}", op="ttnn.open_device")
     made.dispatch_core_config = dispatch_core_config  # type: ignore[attr-defined]
     return made
@@ -81,15 +84,10 @@ def CreateDevice(
     *,
     worker_l1_size: int = 0,
 ) -> MeshDevice:
-    """open_device's older form."""
-    return open_device(
-        device_id=device_id,
-        l1_small_size=l1_small_size,
-        trace_region_size=trace_region_size,
-        num_command_queues=num_command_queues,
-        dispatch_core_config=dispatch_core_config,
-        worker_l1_size=worker_l1_size,
-    )
+    """open_device, with the arguments in an older order."""
+    sizes: dict[str, Any] = {"l1_small_size": l1_small_size, "trace_region_size": trace_region_size}
+    how: dict[str, Any] = {"num_command_queues": num_command_queues, "worker_l1_size": worker_l1_size}
+    return open_device(device_id=device_id, dispatch_core_config=dispatch_core_config, **sizes, **how)
 
 
 def CreateDevices(device_ids: Sequence[int], *args: Any, **kwargs: Any) -> dict[int, MeshDevice]:
@@ -106,22 +104,16 @@ def open_mesh_device(
     physical_device_ids: Sequence[int] = (),
     worker_l1_size: int = 0,
 ) -> MeshDevice:
-    """A mesh of one device. Raises Unsupported for a larger one."""
+    """A mesh of one device. Raises Unsupported for a larger mesh."""
     if mesh_shape is not None and MeshShape(mesh_shape).mesh_size() != 1:
         raise Unsupported(f"meshes of several devices are not supported, got {tuple(mesh_shape)}")
     number = physical_device_ids[0] if physical_device_ids else 0
-    return CreateDevice(
-        number,
-        num_command_queues,
-        l1_small_size,
-        trace_region_size,
-        dispatch_core_config,
-        worker_l1_size=worker_l1_size,
-    )
+    given = (num_command_queues, l1_small_size, trace_region_size, dispatch_core_config)
+    return CreateDevice(number, *given, worker_l1_size=worker_l1_size)
 
 
 def synchronize_device(device: MeshDevice, cq_id: int | None = None, sub_device_ids: Any = ()) -> None:
-    """Wait for all work of the device, or of one of its queues, also that whose results were dropped."""
+    """Wait for all work of the device, or of one of its queues, including work whose results were dropped."""
     device.queue(cq_id)
     Mark(device_handles.open_device(device.chip)).wait()
     for found in list(_tensors(device)):
@@ -136,8 +128,8 @@ def _tensors(device: MeshDevice) -> Iterator[Any]:
 
 
 def close_device(device: MeshDevice) -> None:
-    """Wait for what is queued. Traces and tensors of the device go, as on a card; a tensor of it that is used
-    later is a RuntimeError."""
+    """Wait for queued work, then free the device's traces and tensors, as on a card; later use of a freed
+    tensor raises RuntimeError."""
     try:
         synchronize_device(device)
     except Exception as error:
@@ -147,8 +139,8 @@ def close_device(device: MeshDevice) -> None:
         told(device)
     for tensor in list(device.tensors.values()):
         tensor.deallocate()
-    device.programs.clear()
-    several.forget()
+    device.cached_programs.clear()
+    kernels.forget_graphs()
     if _default[0] is device:
         _default[0] = None
 
@@ -162,23 +154,19 @@ def CloseDevices(devices: dict[int, MeshDevice]) -> None:
 
 
 @contextmanager
-def manage_device(device_id: int) -> Iterator[MeshDevice]:
-    """A device for a with block."""
-    device = open_device(device_id=device_id)
+def _closed_after(device: MeshDevice) -> Iterator[MeshDevice]:
     try:
         yield device
     finally:
         close_device(device)
 
 
-@contextmanager
-def create_mesh_device(*args: Any, **kwargs: Any) -> Iterator[MeshDevice]:
-    """A mesh for a with block."""
-    device = open_mesh_device(*args, **kwargs)
-    try:
-        yield device
-    finally:
-        close_device(device)
+def manage_device(device_id: int) -> AbstractContextManager[MeshDevice]:
+    return _closed_after(open_device(device_id=device_id))
+
+
+def create_mesh_device(*args: Any, **kwargs: Any) -> AbstractContextManager[MeshDevice]:
+    return _closed_after(open_mesh_device(*args, **kwargs))
 
 
 def GetDefaultDevice() -> MeshDevice | None:
@@ -187,9 +175,6 @@ def GetDefaultDevice() -> MeshDevice | None:
 
 def SetDefaultDevice(device: MeshDevice | None) -> None:
     _default[0] = device
-
-
-# **************** which there are ****************
 
 
 def get_num_devices() -> int:
@@ -221,13 +206,13 @@ def is_blackhole(device: MeshDevice | None = None) -> bool:
 
 @contextmanager
 def command_queue(cq_id: int) -> Iterator[None]:
-    """A queue for a with block: there is one."""
+    """Choose a command queue for a with block. All queues run their work in one order."""
     yield
 
 
 def ReadDeviceProfiler(device: MeshDevice) -> None:
-    """Silicon's profiler: nothing is collected."""
+    """No effect: there is no profile to read."""
 
 
 def SetRootDir(path: str) -> None:
-    """Where tt-metal's sources are: they are not needed."""
+    """No effect: tt-metal's sources are not needed."""

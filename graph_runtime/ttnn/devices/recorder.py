@@ -1,6 +1,7 @@
-"""What a trace does again: steps over slots. A tensor that was made while the trace was captured has a slot;
-a replay makes it anew and writes it into the captured one where the program still holds that. So a trace
-that deallocates what it needs no more holds no more memory when it is replayed than when it was captured.
+"""Steps of a trace, which a replay repeats. A step names a tensor that was made during the capture by a
+number, the tensor's slot. A replay makes the tensor anew, and copies the new values into the captured tensor
+if the script still holds the captured tensor. Tensors are freed after their last use, so a replay holds no
+more memory than the capture did.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ Make = Callable[..., Sequence[Tensor]]
 
 
 class _Step(NamedTuple):
-    """``inputs``: slots, or tensors that were there before; ``made``: references to what it made, from slot
-    ``first`` on."""
+    """One recorded call. ``inputs``: operands of the call, each the number of a slot, or a tensor that
+    existed before the capture; ``made``: weak references to the results; ``first``: slot of the first result,
+    after which the slots of the other results follow."""
 
     make: Make
     inputs: tuple[Any, ...]
@@ -26,16 +28,16 @@ class _Step(NamedTuple):
 
 
 class Recorder:
-    """The steps of one trace."""
-
     def __init__(self) -> None:
         self._steps: list[_Step] = []
-        self._slots: dict[int, tuple[weakref.ref[Tensor], int]] = {}  # by id, which may be another's later
+        # id(tensor) -> (weak reference to the tensor, slot); a later tensor may have the same id
+        self._slots: dict[int, tuple[weakref.ref[Tensor], int]] = {}
         self._count = 0
-        self._last: dict[int, list[int]] = {}  # step -> slots that no later one reads
+        self._last: dict[int, list[int]] = {}  # step -> slots that no later step reads
 
     def record(self, make: Make, inputs: Sequence[Tensor], made: Sequence[Tensor] = ()) -> None:
-        """``make(*inputs)`` made ``made``; a replay calls it on what these inputs are then."""
+        """Record that the call ``make(*inputs)`` returned ``made``; a replay calls ``make`` again, with the
+        values that the inputs have at the time of the replay."""
         slots = tuple(self._slot(tensor) for tensor in inputs)
         references = tuple(weakref.ref(tensor) for tensor in made)
         self._steps.append(_Step(make, slots, references, self._count))
@@ -48,7 +50,7 @@ class Recorder:
         return number if reference is not None and reference() is tensor else tensor
 
     def finish(self) -> None:
-        """No step comes any more."""
+        """End the recording: for each slot, note the step after which no step needs the slot."""
         last = {}
         for at, step in enumerate(self._steps):
             last.update(dict.fromkeys(range(step.first, step.first + len(step.made)), at))
@@ -57,7 +59,6 @@ class Recorder:
             self._last.setdefault(at, []).append(slot)
 
     def replay(self) -> None:
-        """Do the steps again."""
         held: dict[int, Tensor] = {}
         for at, step in enumerate(self._steps):
             found = step.make(*(held[x] if isinstance(x, int) else x for x in step.inputs))
@@ -68,7 +69,8 @@ class Recorder:
 
 
 def _kept(captured: Tensor | None, fresh: Tensor) -> Tensor:
-    """The captured tensor with the new values, where the program holds it, else the new one."""
+    """The captured tensor with the new values if the script still holds the captured tensor, else the new
+    tensor."""
     if captured is None or not captured.is_allocated:
         return fresh
     if captured._owner is not fresh._owner:

@@ -1,10 +1,10 @@
-"""Traces, events and queues. What two queues of ttnn would do at once comes in the order in which it was
-asked for."""
+"""Traces, events and queues. Work that a card would do in two queues at once runs in the order of the
+requests."""
 
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...base.errors import HandleError
 from ..errors import check, fatal
@@ -29,8 +29,8 @@ _open: dict[MeshDevice, int] = {}
 
 
 def begin_trace_capture(device: MeshDevice, *, cq_id: int | None = None, queue_id: int | None = None) -> int:
-    """Record what runs on the device from now on; it runs, too. A trace lies in the trace region, or without
-    one in DRAM. Raises RuntimeError inside of another capture."""
+    """Run and record the work of the device from now on. A trace lies in the trace region, or in DRAM if
+    there is no such region. Raises RuntimeError inside of another capture."""
     name = "ttnn.begin_trace_capture"
     device.queue(_chosen(queue_id, cq_id))
     check(device.is_open, name, "the device is closed")
@@ -49,7 +49,6 @@ def _chosen(queue_id: int | None, cq_id: int | None) -> int | None:
 def end_trace_capture(
     device: MeshDevice, trace_id: int, *, cq_id: int | None = None, queue_id: int | None = None
 ) -> None:
-    """The end of what is recorded."""
     device.queue(_chosen(queue_id, cq_id))
     check(_open.get(device) == trace_id, "ttnn.end_trace_capture", f"trace {trace_id} is not being captured")
     kernels.recording(device.chip, None)
@@ -65,20 +64,19 @@ def execute_trace(
     queue_id: int | None = None,
     blocking: bool = True,
 ) -> None:
-    """Do again what was recorded: on the same inputs, into the same outputs."""
+    """Run a recorded trace again. It reads the same input tensors and writes the same output tensors."""
     device.queue(_chosen(queue_id, cq_id))
     check((device, trace_id) in _traces, "ttnn.execute_trace", f"Trace with tid {trace_id} not found")
     check(device not in _open, "ttnn.execute_trace", "a trace is being captured")
     try:
         _traces[device, trace_id].replay()
     except HandleError as error:
-        raise fatal("ttnn.execute_trace", f"a tensor that the trace reads has gone: {error}") from error
+        raise fatal("ttnn.execute_trace", f"a tensor that the trace reads was freed: {error}") from error
     if blocking:
         synchronize_device(device)
 
 
 def release_trace(device: MeshDevice, trace_id: int) -> None:
-    """Forget a trace."""
     if _open.get(device) == trace_id:
         kernels.recording(device.chip, None)
         del _open[device]
@@ -86,7 +84,7 @@ def release_trace(device: MeshDevice, trace_id: int) -> None:
 
 
 def forget_traces(device: MeshDevice) -> None:
-    """All traces of a device that closes."""
+    """Forget all traces of a device that closes."""
     for number in [number for known, number in _traces if known is device]:
         release_trace(device, number)
 
@@ -94,11 +92,11 @@ def forget_traces(device: MeshDevice) -> None:
 CLOSING.append(forget_traces)
 
 
-class Event:
-    """A place in the work of a device."""
+class Event(NamedTuple):
+    """A point in the work of a device."""
 
-    def __init__(self, device: MeshDevice, queue: int):
-        self.device, self.queue = device, queue
+    device: MeshDevice
+    queue: int
 
 
 def record_event(
@@ -108,8 +106,8 @@ def record_event(
 
 
 def wait_for_event(cq_id: int | None = None, event: Event | None = None, mesh_event: Any = None) -> None:
-    """Nothing overtakes: what both queues do comes in the order in which it was asked for. ``mesh_event``:
-    an older name."""
+    """No effect: the work of both queues runs in the order of the requests. ``mesh_event``: the older name of
+    ``event``."""
     found = event if event is not None else mesh_event
     check(isinstance(found, Event), "ttnn.wait_for_event", f"an event is needed, got {type(found).__name__}")
     assert found is not None
@@ -117,5 +115,5 @@ def wait_for_event(cq_id: int | None = None, event: Event | None = None, mesh_ev
 
 
 def event_synchronize(event: Event) -> None:
-    """Wait for what was asked for before the event."""
+    """Wait for the work that was requested before the event."""
     synchronize_device(event.device)

@@ -1,4 +1,4 @@
-"""Golden functions: what torch makes of the same arguments, for comparison only.
+"""Golden functions: torch's results for the same arguments, for comparison only.
 
-Read: functions (which has them all), gradients, images.
+Read: functions (all golden functions, by operation), gradients, images.
 """

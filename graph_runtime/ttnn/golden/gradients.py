@@ -1,19 +1,21 @@
-"""Golden functions of gradients: torch's, by its own derivatives of the forward function."""
+"""Golden functions of gradients, by torch's own derivatives of the forward function."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-# where the forward function is another one than the golden function of that name
+
+def _of_torch(name: str) -> Callable[..., Any]:
+    return lambda t, f, *args: getattr(t, name)(*args)
+
+
+# operation -> the torch function that is differentiated in place of its golden function
 _FORWARD: dict[str, Callable[..., Any]] = {
     "gelu": lambda t, f, a, approximate="none": f.gelu(a, approximate=approximate),
     "bias_gelu": lambda t, f, a, b, approximate="none": f.gelu(a + b, approximate=approximate),
-    "max": lambda t, f, a, b: t.max(a, b),
-    "min": lambda t, f, a, b: t.min(a, b),
     "add": lambda t, f, a, b, alpha=1: t.add(a, b, alpha=alpha),
     "sub": lambda t, f, a, b, alpha=1: t.sub(a, b, alpha=alpha),
-    "mul": lambda t, f, a, b: t.mul(a, b),
     "concat": lambda t, f, a, b, dim=0: t.cat((a, b), dim),
     "prod": lambda t, f, a, dim=None: a.prod() if dim is None else a.prod(dim, keepdim=True),
     "hardtanh": lambda t, f, a, min=-1.0, max=1.0: f.hardtanh(a, min, max),
@@ -21,24 +23,17 @@ _FORWARD: dict[str, Callable[..., Any]] = {
     "assign": lambda t, f, a, b=None: a.clone() if b is None else a + b,
     "logiteps": lambda t, f, a, eps=0.0: t.logit(a, eps=eps),
     "div_no_nan": lambda t, f, a, b: a * 0 if b == 0 else a / b,
-    "atan2": lambda t, f, a, b: t.atan2(a, b),
-    "acos": lambda t, f, a: t.acos(a),
-    "asin": lambda t, f, a: t.asin(a),
-    "acosh": lambda t, f, a: t.acosh(a),
-    "atanh": lambda t, f, a: t.atanh(a),
     "fill_zero": lambda t, f, a: a * 0,
     "fill": lambda t, f, a: a * 0,
-    "real": lambda t, f, a: t.real(a),
-    "imag": lambda t, f, a: t.imag(a),
-    "angle": lambda t, f, a: t.angle(a),
-    "conj": lambda t, f, a: t.conj(a),
     "polar": lambda t, f, a: t.polar(a.real, a.imag),
+    **{name: _of_torch(name) for name in "max min mul acos asin acosh atanh real imag angle conj".split()},
 }
 _IGNORED = ("memory_config", "device", "are_required_outputs", "queue_id", "input_grad")
 
 
 def backward_of(name: str, forward: Callable[..., Any] | None) -> Callable[..., Any] | None:
-    """(grad, inputs ...) -> the gradients of the inputs; None where torch has no such function."""
+    """A function of (grad, inputs ...) that returns the gradients of the inputs; None if torch has no such
+    function."""
     own = _FORWARD.get(name)
     if own is None and forward is None:
         return None

@@ -1,4 +1,5 @@
-"""Golden functions of convolutions, pools and resizing: torch's, of images with channels last."""
+"""Golden functions of convolutions, pools and resizing: torch's functions, applied to images with channels
+last."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 
 
 def _planes(a: Any, batch_size: int, input_h: int, input_w: int, channels: int) -> Any:
-    """[N, C, H, W] of [1, 1, N H W, C]."""
+    """Images [1, 1, N H W, C] as [N, C, H, W]."""
     return a.reshape(batch_size, input_h, input_w, -1)[..., :channels].permute(0, 3, 1, 2)
 
 
@@ -16,8 +17,27 @@ def _flat(made: Any) -> Any:
     return made.permute(0, 2, 3, 1).reshape(1, 1, -1, made.shape[1])
 
 
+def _on_planes(pool: Callable[..., Any]) -> Callable[..., Any]:
+    """The function ``pool`` of images [N, C, H, W], made a function of images [1, 1, N H W, C]."""
+
+    def golden(
+        t: Any,
+        f: Any,
+        input_tensor: Any,
+        batch_size: int,
+        input_h: int,
+        input_w: int,
+        channels: int,
+        *args: Any,
+        **given: Any,
+    ) -> Any:
+        return _flat(pool(f, _planes(input_tensor, batch_size, input_h, input_w, channels), *args, **given))
+
+    return golden
+
+
 def _sides(padding: Any) -> tuple[int, int, int, int]:
-    """(left, right, top, bottom), as torch pads."""
+    """(left, right, top, bottom), the order in which torch pads."""
     sizes = [padding] * 2 if isinstance(padding, int) else list(padding)
     top, bottom, left, right = sizes if len(sizes) == 4 else (sizes[0], sizes[0], sizes[1], sizes[1])
     return left, right, top, bottom
@@ -52,14 +72,10 @@ def _conv2d(
     return [made] if return_output_dim or return_weights_and_bias else made
 
 
+@_on_planes
 def _max_pool2d(
-    t: Any,
     f: Any,
-    input_tensor: Any,
-    batch_size: int,
-    input_h: int,
-    input_w: int,
-    channels: int,
+    image: Any,
     kernel_size: Any,
     stride: Any,
     padding: Any,
@@ -67,20 +83,14 @@ def _max_pool2d(
     ceil_mode: bool = False,
     **_: Any,
 ) -> Any:
-    image = f.pad(
-        _planes(input_tensor, batch_size, input_h, input_w, channels), _sides(padding), value=-float("inf")
-    )
-    return _flat(f.max_pool2d(image, kernel_size, stride, 0, dilation, ceil_mode))
+    image = f.pad(image, _sides(padding), value=-float("inf"))
+    return f.max_pool2d(image, kernel_size, stride, 0, dilation, ceil_mode)
 
 
+@_on_planes
 def _avg_pool2d(
-    t: Any,
     f: Any,
-    input_tensor: Any,
-    batch_size: int,
-    input_h: int,
-    input_w: int,
-    channels: int,
+    image: Any,
     kernel_size: Any,
     stride: Any,
     padding: Any = 0,
@@ -89,33 +99,16 @@ def _avg_pool2d(
     divisor_override: int | None = None,
     **_: Any,
 ) -> Any:
-    image = _planes(input_tensor, batch_size, input_h, input_w, channels)
     left, right, top, bottom = _sides(padding)
     if (left, top) == (right, bottom):
         pads: Any = (top, left)
-    else:  # torch has no such padding of its own: its zeros are elements
+    else:  # torch pads both sides alike: pad before the pool, so the padding counts as elements
         image, pads = f.pad(image, (left, right, top, bottom)), 0
-    return _flat(
-        f.avg_pool2d(image, kernel_size, stride, pads, ceil_mode, count_include_pad, divisor_override)
-    )
+    return f.avg_pool2d(image, kernel_size, stride, pads, ceil_mode, count_include_pad, divisor_override)
 
 
 def _adaptive(name: str) -> Callable[..., Any]:
-    def golden(
-        t: Any,
-        f: Any,
-        input_tensor: Any,
-        batch_size: int,
-        input_h: int,
-        input_w: int,
-        channels: int,
-        output_size: Any,
-        **_: Any,
-    ) -> Any:
-        image = _planes(input_tensor, batch_size, input_h, input_w, channels)
-        return _flat(getattr(f, name)(image, tuple(output_size)))
-
-    return golden
+    return _on_planes(lambda f, image, output_size, **_: getattr(f, name)(image, tuple(output_size)))
 
 
 def _upsample(t: Any, f: Any, input_tensor: Any, scale_factor: Any, mode: str = "nearest", **_: Any) -> Any:
@@ -134,7 +127,7 @@ def _rotate(
     interpolation_mode: str = "nearest",
     **_: Any,
 ) -> Any:
-    """As torchvision turns images: edges are blended with ``fill`` once more."""
+    """rotate as torchvision does, which blends edges with ``fill`` once more."""
     n, height, width, _c = a.shape
     cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
     x0, y0 = (0.0, 0.0) if center is None else (center[0] - width / 2, center[1] - height / 2)

@@ -1,13 +1,13 @@
-"""ttnn.graph: what operations were called between the begin and the end of a capture, as a list of nodes.
+"""ttnn.graph: the operations that were called during a capture, as a list of nodes.
 
 A node is a dict: ``counter`` (its place in the list), ``node_type`` (capture_start, function_start,
 function_end, buffer, buffer_allocate, buffer_deallocate, circular_buffer_allocate,
-circular_buffer_deallocate_all, tensor, capture_end), ``params``, ``arguments``,
-``connections`` (the nodes that come after or belong to it), ``input_tensors``, ``stacking_level``, and
-``duration_ns`` of what ends. Functions of a device have the names of ttnn's device operations where one call
-is one of them (``DEVICE_NAMES``), others their own. A capture without dispatch (RunMode.NO_DISPATCH) runs all
-the same, for the shapes of results; its addresses are 0. Circular buffers, and tensors that an operation
-holds for itself, are those of ttnn's programs (l1.py), where these are known.
+circular_buffer_deallocate_all, tensor, capture_end), ``params``, ``arguments``, ``connections`` (the nodes
+that follow the node or belong to it), ``input_tensors``, ``stacking_level``, and, in a node that ends
+something, ``duration_ns``. A function that runs one device operation of ttnn has that operation's name in the
+graph (``DEVICE_NAMES``); other functions have their own names. With RunMode.NO_DISPATCH the operations run
+all the same, for the shapes of their results; addresses are 0. Circular buffers and tensors that an operation
+holds for itself are those of ttnn's programs (l1.py), if these are known.
 """
 
 from __future__ import annotations
@@ -45,13 +45,11 @@ Node = dict[str, Any]
 REPORT_VERSION = 1
 
 
-class RunMode(enum.Enum):
-    NORMAL = 0
-    NO_DISPATCH = 1
+RunMode = enum.Enum("RunMode", "NORMAL NO_DISPATCH", start=0)
 
 
 class Capture:
-    """The nodes of one capture, made while operations run (operation.WATCHERS)."""
+    """The nodes of one capture. Operations add nodes to the capture while they run (operation.WATCHERS)."""
 
     def __init__(self, mode: RunMode):
         self.mode, self.open, self.starts = mode, [0], [time.perf_counter_ns()]
@@ -59,7 +57,7 @@ class Capture:
         self.finished = -1
         self.buffers: dict[Any, int] = {}
         self.uses: list[Use] = []
-        self.taken: list[tuple[Tensor, Any, Node]] = []  # operands in L1 of the open function
+        self.taken: list[tuple[Tensor, Any, Node]] = []  # operands of the open function that lie in L1
         self.node("capture_start", level=0)
 
     def node(self, kind: str, level: int | None = None, **params: Any) -> Node:
@@ -77,7 +75,7 @@ class Capture:
         return made
 
     def under(self, made: Node) -> Node:
-        """Connect a node to the function that it belongs to."""
+        """Connect the open function to a node that belongs to it."""
         self.nodes[self.open[-1]]["connections"].append(made["counter"])
         return made
 
@@ -111,36 +109,37 @@ class Capture:
 
     def tensor(self, tensor: Tensor) -> int:
         params = tensor_params(tensor)
-        on_device = tensor._device is not None and tensor.is_allocated()
+        on_device = _on_device(tensor)
         if on_device:
-            params |= {"memory_config": memory_text(tensor.memory_config()), **self.where(tensor)}
+            params |= {"memory_config": memory_text(tensor.memory_config()), **self.place(tensor)}
         made = self.node("tensor", **params)
         if on_device:
             self.nodes[self.buffer(tensor)]["connections"].append(made["counter"])
         return int(made["counter"])
 
-    def where(self, tensor: Tensor) -> Node:
+    def place(self, tensor: Tensor) -> Node:
         assert tensor._device is not None
         kind = BufferType.DRAM if tensor._handle.layout.memory == DRAM else BufferType.L1
         address = 0 if self.mode is RunMode.NO_DISPATCH else tensor.buffer_address()
         return {"device_id": tensor._device.number, "address": address, "buffer_type": kind.value}
 
     def buffer(self, tensor: Tensor) -> int:
-        key = tensor._handle.layout.memory, tensor.buffer_address()
+        key = _key(tensor)
         if key not in self.buffers:
             size = buffer_size(tensor)
-            kept = {k: size[k] for k in ("size", "type", "layout")} | self.where(tensor)
+            kept = {k: size[k] for k in ("size", "type", "layout")} | self.place(tensor)
             del kept["address"]
             self.buffers[key] = self.under(self.node("buffer", **kept))["counter"]
         return self.buffers[key]
 
     def made_by(self, tensor: Tensor) -> None:
-        """The result of a function: a buffer that was not there is allocated, and goes with the tensor."""
-        key = tensor._handle.layout.memory, tensor.buffer_address()
+        """Record the result of a function. A new buffer gets a node for its allocation now, and a node for
+        its release when the tensor is freed."""
+        key = _key(tensor)
         if key in self.buffers:
             return
         self.begin("tt::tt_metal::create_device_tensor", create_arguments(tensor), [])
-        number, params = self.buffer(tensor), buffer_size(tensor) | self.where(tensor)
+        number, params = self.buffer(tensor), buffer_size(tensor) | self.place(tensor)
         made = self.under(self.node("buffer_allocate", **params))
         made["connections"].append(number)
         self.end([tensor])
@@ -153,10 +152,11 @@ class Capture:
             made = self.under(self.node("buffer_deallocate", **params))
             made["connections"].append(number)
 
-    # **************** what a program opens ****************
+    # **************** buffers of a card program ****************
 
     def stage(self, stage: CardStage, own: list[HeldTensor], device: MeshDevice) -> None:
-        """The tensors that an operation holds for itself while a program runs, and its circular buffers."""
+        """Record the tensors that an operation holds for itself during a card program, and the card program's
+        circular buffers."""
         for held in [held for held in own if held not in stage.held]:
             own.remove(held)
             self.under(self.node("buffer_deallocate", **_own(held, device)))
@@ -178,8 +178,9 @@ class Capture:
             address += buffer.nbytes
         self.under(self.node("circular_buffer_deallocate_all"))
 
-    def programs(self, use: Use, made: list[Tensor]) -> None:
-        """The programs of a call that was made, with its results where the last one writes them."""
+    def card_programs(self, use: Use, made: list[Tensor]) -> None:
+        """Record the card programs of a finished call, and the results of the call; each result belongs to
+        the card program that writes it."""
         own: list[HeldTensor] = []
         for stage in use.stages:
             if stage.frees:
@@ -192,11 +193,11 @@ class Capture:
 
     def results(self, made: list[Tensor]) -> None:
         for tensor in made:
-            if tensor._device is not None and tensor.is_allocated():
+            if _on_device(tensor):
                 self.made_by(tensor)
 
     def drop_taken(self) -> None:
-        """Operands that the function has freed."""
+        """Record that operands in ``taken`` were freed by the function."""
         for tensor, key, params in self.taken:
             if not tensor.is_allocated() and key in self.buffers:
                 self.freed(key, self.buffers[key], params)
@@ -212,31 +213,34 @@ class Capture:
     # **************** operation.WATCHERS ****************
 
     def started(self, name: str, args: Any, given: dict[str, Any]) -> None:
-        device = any(x._device is not None for x in tensors_within((args, given)))
         tensors = list(tensors_within((args, given)))
+        device = any(x._device is not None for x in tensors)
         self.begin(*arguments_of(name, args, given, device), tensors)
         for tensor in tensors if name == "deallocate" else ():
-            self.deallocated(tensor)
+            if _on_device(tensor):
+                number = self.buffer(tensor)
+                self.freed(_key(tensor), number, buffer_size(tensor) | self.place(tensor))
         self.taken = []
         for tensor in tensors:
-            if tensor._device is not None and tensor.is_allocated() and tensor._handle.layout.memory == L1:
-                key = tensor._handle.layout.memory, tensor.buffer_address()
-                self.taken.append((tensor, key, buffer_size(tensor) | self.where(tensor)))
+            if _on_device(tensor) and tensor._handle.layout.memory == L1:
+                self.taken.append((tensor, _key(tensor), buffer_size(tensor) | self.place(tensor)))
 
     def ended(self, made: Any, use: Use | None = None) -> None:
         found = list(tensors_within(made))
         if use is not None:
             self.uses.append(use)
-            self.programs(use, found)
+            self.card_programs(use, found)
         self.drop_taken()
         self.results(found)
         self.end(found)
 
-    def deallocated(self, tensor: Tensor) -> None:
-        """Its buffer goes with it."""
-        if tensor._device is not None and tensor.is_allocated():
-            key = tensor._handle.layout.memory, tensor.buffer_address()
-            self.freed(key, self.buffer(tensor), buffer_size(tensor) | self.where(tensor))
+
+def _on_device(tensor: Tensor) -> bool:
+    return tensor._device is not None and tensor.is_allocated()
+
+
+def _key(tensor: Tensor) -> Any:
+    return tensor._handle.layout.memory, tensor.buffer_address()
 
 
 _captures: list[Capture] = []
@@ -244,7 +248,8 @@ _last: list[list[Use]] = [[]]
 
 
 def _own(held: HeldTensor, device: MeshDevice) -> Node:
-    """A tensor of an operation's own, of which only the bytes of a core are known."""
+    """Fields of the node of a tensor that an operation holds for itself; only the bytes per core are
+    known."""
     return {
         "size": held.nbytes,
         "type": "L1",
@@ -258,7 +263,7 @@ def _own(held: HeldTensor, device: MeshDevice) -> Node:
 
 
 def begin_graph_capture(run_mode: RunMode = RunMode.NORMAL) -> None:
-    """Record the operations that are called from now on. Captures may lie in each other."""
+    """Record the operations that are called from now on. Captures may be nested."""
     _captures.append(Capture(run_mode))
     operation.WATCHERS.append(_captures[-1])
 
@@ -273,8 +278,8 @@ def end_graph_capture() -> list[Node]:
 
 
 def captured_uses() -> list[Use]:
-    """Of the last capture that ended: what a core's L1 held while each operation ran (l1.Use). It is not
-    among ttnn's functions."""
+    """Contents of a core's L1 during each operation (l1.Use) of the last capture that ended. ttnn has no such
+    function."""
     return list(_last[0])
 
 
@@ -292,7 +297,7 @@ def is_graph_capture_active() -> bool:
 
 
 def track_function_start(name: str, *_: Any) -> None:
-    """A function of the caller's among the nodes."""
+    """Add a function that the caller has defined to the nodes."""
     for capture in _captures[-1:]:
         capture.begin(name, [], [])
 

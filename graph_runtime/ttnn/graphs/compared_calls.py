@@ -1,7 +1,7 @@
 """CONFIG.enable_comparison_mode: outside of fast runtime mode each operation's result is compared with its
-golden function's, by Pearson's correlation; below CONFIG.comparison_mode_pcc it is told on stderr, or a
-RuntimeError with comparison_mode_should_raise_exception. The golden function computes by torch for that
-alone."""
+golden function's, by Pearson's correlation. A correlation below CONFIG.comparison_mode_pcc prints a line to
+stderr, or, with comparison_mode_should_raise_exception, raises RuntimeError. The golden function runs torch,
+whose result serves this comparison only."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ import numpy as np
 from ..errors import Unsupported
 from ..operations.creation.conversion import to_torch
 from ..operations.operation import Operation
+from ..registry import TRANSFERS
 from ..settings import SETTINGS
 from ..tensors.tensor import Tensor
 
-# arguments that say where and how, which golden functions do not have
+# arguments about placement and algorithms, which golden functions do not take
 _PLACES = {"memory_config", "output_tensor", "optional_output_tensor", "compute_kernel_config"}
 _PLACES |= {"program_config", "core_grid", "sub_core_grids", "dtype", "layout", "device", "numeric_stable"}
-# what moves values: there is nothing to compare
-_MOVES = {"from_torch", "to_torch", "to_device", "from_device", "deallocate", "as_tensor"}
 
 
 def _golden(value: Any) -> Any:
@@ -43,7 +42,7 @@ def _numbers(value: Any) -> np.ndarray:
 
 
 def _correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """1 where both are the same, 0 where one of them alone is constant."""
+    """The correlation; 1 if both arrays are equal, 0 if only one of the arrays is constant."""
     if a.size != b.size:
         return 0.0
     if np.array_equal(a, b, equal_nan=True):
@@ -56,9 +55,10 @@ def _correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 @contextlib.contextmanager
 def compared(operation: Operation, args: Any, kwargs: Any) -> Iterator[Any]:
-    """A call with its golden function beside it (operation.OBSERVERS)."""
+    """An observer (operation.OBSERVERS) that runs a call and compares the result with the golden
+    function's."""
     golden, name = None, operation.python_fully_qualified_name
-    if operation.name not in _MOVES:
+    if operation.name not in TRANSFERS:
         with contextlib.suppress(Unsupported):
             golden = operation.golden_function
     wanted: list[Any] = []

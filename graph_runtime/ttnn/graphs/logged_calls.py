@@ -1,10 +1,11 @@
-"""The report that ttnn-visualizer opens, of the operations that a program calls: CONFIG.enable_logging and
-report_name outside of fast runtime mode write db.sqlite and config.json into CONFIG.report_path.
+"""The report of a script's operations, which ttnn-visualizer opens: outside of fast runtime mode,
+CONFIG.enable_logging with report_name writes db.sqlite and config.json into CONFIG.report_path.
 
-After each operation the main thread waits for its results, as ttnn does. Its duration is what the host took
-to play it, which says nothing about a card. Circular buffers and an operation's own tensors are ttnn's
-(captures.py). enable_detailed_buffer_report adds pages, enable_graph_report the nodes of each call,
-enable_detailed_tensor_report a file of each operand and result.
+After each operation the main thread waits for its results, as ttnn does. The duration of an operation is the
+host's time to simulate it, which says nothing about a card. Circular buffers and tensors that an operation
+holds for itself are those of ttnn's programs (captures.py). enable_detailed_buffer_report adds pages,
+enable_graph_report adds the nodes of each call, enable_detailed_tensor_report adds a file for each operand
+and result.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ...views.visualizer.database import insert, make_tables
-from ...views.visualizer.schema import VERSION
-from ...views.visualizer.tables import device_row
+from ...views.visualizer.tables import VERSION, device_row
 from ..devices.mesh_device import MeshDevice
 from ..operations.operation import Operation
 from ..settings import SETTINGS
@@ -31,11 +31,11 @@ from . import captures
 from .pages import buffer_size, get_buffer_pages
 from .text import memory_text
 
-_MOST_TEXT = 10_000  # characters of an argument
+_MOST_TEXT = 10_000  # most characters that are kept of an argument
 
 
 class CallReport:
-    """A report that is being written, into a folder that is made; an older one there is replaced."""
+    """A report that is being written into a folder; an older report there is replaced."""
 
     def __init__(self, folder: Path):
         self.folder, self.count = folder, 0
@@ -59,7 +59,7 @@ class CallReport:
         self.database.commit()
 
     def begin(self, name: str, args: Any, kwargs: Any) -> int:
-        """The number of a new operation, with its arguments and operands."""
+        """Write the arguments and operands of a new operation; return the number of the operation."""
         self.count += 1
         number = self.count
         pairs = [*((str(at), value) for at, value in enumerate(args)), *kwargs.items()]
@@ -76,7 +76,7 @@ class CallReport:
         return number
 
     def end(self, number: int, name: str, seconds: float, made: Any, nodes: list[dict[str, Any]]) -> None:
-        """What an operation made, and what devices hold behind it."""
+        """Write the results of an operation, and the buffers that devices hold after it."""
         insert(self.database, "operations", [(number, name, seconds)])
         for index, tensor in enumerate(tensors_within(made)):
             self.tensor(tensor, number)
@@ -95,13 +95,13 @@ class CallReport:
         self.database.commit()
 
     def failed(self, number: int, name: str, error: Exception) -> None:
-        """An operation that raised."""
+        """Write the error of an operation that raised."""
         trace, now = "".join(traceback.format_exception(error)), time.strftime("%Y-%m-%dT%H:%M:%S")
         row = (number, name, type(error).__name__, str(error), trace, now)
         insert(self.database, "errors", [row])
 
     def tensor(self, tensor: Tensor, number: int) -> None:
-        """A tensor that is seen for the first time, with its device."""
+        """Write a tensor that is new to the report, with its device."""
         device = tensor._device
         if device is not None and device.number not in self.devices:
             self.devices[device.number] = device
@@ -130,7 +130,7 @@ class CallReport:
         )
 
     def held(self, number: int, device: MeshDevice) -> None:
-        """The buffers of a device, each memory once."""
+        """Write the buffers of a device; buffers that share memory are written once."""
         rows = {}
         for tensor in list(device.tensors.values()):
             if tensor.is_allocated():
@@ -151,7 +151,7 @@ class CallReport:
             insert(self.database, "edges", edges)
 
     def stack(self, number: int) -> None:
-        """Where in the program the call is."""
+        """Write the place in the script from which the call comes."""
         frame = sys._getframe()
         inner = str(Path(__file__).parents[1])
         while frame.f_back is not None and frame.f_code.co_filename.startswith((inner, contextlib.__file__)):
@@ -184,7 +184,7 @@ _reports: dict[Path, CallReport] = {}
 
 @contextlib.contextmanager
 def logged(operation: Operation, args: Any, kwargs: Any) -> Iterator[Any]:
-    """A call with its rows in the report (operation.OBSERVERS)."""
+    """An observer (operation.OBSERVERS) that runs a call and writes the call's rows of the report."""
     folder = SETTINGS.report_path
     report = _reports.get(folder)
     if report is None:

@@ -1,4 +1,4 @@
-"""Nodes of traced graphs: what was called, and with what."""
+"""Nodes of traced graphs: the functions that were called, and their arguments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Node:
 
 @dataclasses.dataclass(frozen=True)
 class PositionalArgumentName:
-    """The name of an argument that has only a place."""
+    """The name of an argument that is given by position only."""
 
     index: int
 
@@ -47,7 +47,7 @@ class PositionalArgumentName:
 
 @dataclasses.dataclass(frozen=True)
 class InputTensorIndex:
-    """An operand among arguments."""
+    """The number of an operand, which stands for a tensor among the arguments."""
 
     index: int
 
@@ -56,7 +56,10 @@ class InputTensorIndex:
 
 
 class _Shown:
-    """What a node is, as text; ``verbose``: with arguments."""
+    """A node's operation, which can be written as text; ``verbose`` adds the operation's arguments to the
+    text."""
+
+    shown = ""
 
     def to_string(self, verbose: bool = False) -> str:
         pairs = getattr(self, "arg_name_value_pairs", ())
@@ -64,7 +67,7 @@ class _Shown:
         return f"{self._name()}({said})" if verbose and pairs else self._name()
 
     def _name(self) -> str:
-        raise NotImplementedError
+        return self.shown
 
     def __repr__(self) -> str:
         return self.to_string()
@@ -73,9 +76,7 @@ class _Shown:
 @dataclasses.dataclass(repr=False)
 class TorchTensor(_Shown):
     tensor: Any
-
-    def _name(self) -> str:
-        return "torch.Tensor"
+    shown = "torch.Tensor"
 
 
 @dataclasses.dataclass(repr=False)
@@ -114,7 +115,8 @@ class TorchModuleInput(_Shown):
 
 @dataclasses.dataclass(repr=False)
 class TorchModule(_Shown):
-    """``inputs`` and ``outputs``: (node of ``graph``, which of its results)."""
+    """A call of a torch module. ``inputs``, ``outputs``: places of the tensors in ``graph``, each (node,
+    number of the node's result)."""
 
     module: Any
     graph: Any
@@ -128,10 +130,8 @@ class TorchModule(_Shown):
         return f"{kind}\n{own}" if own else kind
 
 
-@dataclasses.dataclass(repr=False)
 class TTNNTensor(_Shown):
-    def _name(self) -> str:
-        return "ttnn.Tensor"
+    shown = "ttnn.Tensor"
 
 
 @dataclasses.dataclass(repr=False)
@@ -161,7 +161,7 @@ def traced_tensors(value: Any) -> Iterator[Any]:
 
 
 def named_arguments(args: Any, kwargs: Any) -> list[Any]:
-    """(name, value) of arguments, with numbers in place of tensors."""
+    """(name, value) of each argument, with numbers in place of tensors."""
     count = itertools.count()
 
     def shown(value: Any) -> Any:

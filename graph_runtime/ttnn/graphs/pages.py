@@ -1,4 +1,4 @@
-"""What lies where: the pages of the tensors of a device."""
+"""Pages of a device's tensors: bank, address and size of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..tensors.tensor import Tensor
 
 @dataclass(frozen=True)
 class BufferPage:
-    """A page of a tensor: its bank, its address there and its bytes."""
+    """A page of a tensor: its bank, its address in the bank and its size in bytes."""
 
     device_id: int
     address: int
@@ -27,8 +27,8 @@ class BufferPage:
 
 
 def get_buffer_pages(device: MeshDevice) -> list[BufferPage]:
-    """The pages of all tensors that programs hold on a device; not those of constants and of intermediate
-    values."""
+    """The pages of all tensors that scripts hold on a device; constants and intermediate values are left
+    out."""
     found: list[BufferPage] = []
     seen = set()
     for tensor in list(device.tensors.values()):
@@ -40,7 +40,8 @@ def get_buffer_pages(device: MeshDevice) -> list[BufferPage]:
 
 
 def buffer_size(tensor: Tensor) -> dict[str, Any]:
-    """Of a tensor on a device: bytes in all, of a page, of the fullest bank; cores, 0 where interleaved."""
+    """Sizes of a tensor on a device: bytes of the tensor, of a page and of the fullest bank; number of cores,
+    which is 0 for an interleaved tensor."""
     assert tensor._device is not None
     layout, shape = tensor._handle.layout, tensor._handle.shape
     page, cores = pages(layout, shape), 0

@@ -1,4 +1,4 @@
-"""The words of a captured graph (graphs.py): names of device operations, arguments and tensors as text, and
+"""Text of a captured graph (captures.py): names of device operations, arguments and tensors as text, and
 serialize_graph, which reads such text."""
 
 from __future__ import annotations
@@ -8,55 +8,51 @@ from typing import Any
 
 from ..memory.configs import MemoryConfig
 from ..memory.values import DataType, Layout
+from ..registry import TRANSFERS
 from ..tensors.tensor import Tensor
 
-# ttnn function -> its device operation, where a call is one
+# ttnn function that runs a single device operation -> that operation
 DEVICE_NAMES = {
-    "permute": "PermuteDeviceOperation",
-    "transpose": "PermuteDeviceOperation",
-    "matmul": "MatmulDeviceOperation",
-    "linear": "MatmulDeviceOperation",
-    "softmax": "SoftmaxDeviceOperation",
-    "layer_norm": "LayerNormDeviceOperation",
-    "rms_norm": "LayerNormDeviceOperation",
-    "embedding": "EmbeddingsDeviceOperation",
-    "concat": "ConcatDeviceOperation",
-    "slice": "SliceDeviceOperation",
-    "pad": "PadDeviceOperation",
-    "typecast": "TypecastDeviceOperation",
-    "topk": "TopKDeviceOperation",
-    "where": "TernaryDeviceOperation",
-    "sum": "ReduceDeviceOperation",
-    "mean": "ReduceDeviceOperation",
-    "max": "ReduceDeviceOperation",
-    "min": "ReduceDeviceOperation",
-    "argmax": "ArgMaxDeviceOperation",
-    "tilize": "TilizeDeviceOperation",
-    "untilize": "UntilizeDeviceOperation",
-    "interleaved_to_sharded": "InterleavedToShardedDeviceOperation",
-    "sharded_to_interleaved": "ShardedToInterleavedDeviceOperation",
-    "reshard": "ReshardDeviceOperation",
-    "clone": "CloneOperation",
-    "full_like": "FullLikeOperation",
-    "moreh_full": "FullDeviceOperation",
-    "moreh_full_like": "FullDeviceOperation",
+    name: device
+    for device, names in {
+        "PermuteDeviceOperation": "permute transpose",
+        "MatmulDeviceOperation": "matmul linear",
+        "SoftmaxDeviceOperation": "softmax",
+        "LayerNormDeviceOperation": "layer_norm rms_norm",
+        "EmbeddingsDeviceOperation": "embedding",
+        "ConcatDeviceOperation": "concat",
+        "SliceDeviceOperation": "slice",
+        "PadDeviceOperation": "pad",
+        "TypecastDeviceOperation": "typecast",
+        "TopKDeviceOperation": "topk",
+        "TernaryDeviceOperation": "where",
+        "ReduceDeviceOperation": "sum mean max min",
+        "ArgMaxDeviceOperation": "argmax",
+        "TilizeDeviceOperation": "tilize",
+        "UntilizeDeviceOperation": "untilize",
+        "InterleavedToShardedDeviceOperation": "interleaved_to_sharded",
+        "ShardedToInterleavedDeviceOperation": "sharded_to_interleaved",
+        "ReshardDeviceOperation": "reshard",
+        "CloneOperation": "clone",
+        "FullLikeOperation": "full_like",
+        "FullDeviceOperation": "moreh_full moreh_full_like",
+        "BinaryNgDeviceOperation": (
+            "add subtract multiply div eq ne lt le gt ge logical_and logical_or logical_xor rsub pow "
+            "squared_difference maximum minimum bitwise_and bitwise_or bitwise_xor"
+        ),
+        "UnaryDeviceOperation": (
+            "relu exp log sqrt rsqrt abs neg sigmoid silu gelu tanh sin cos tan reciprocal square floor ceil "
+            "erf sign relu6 leaky_relu elu hardswish hardsigmoid softplus logical_not isnan isinf"
+        ),
+    }.items()
+    for name in names.split()
 }
-DEVICE_NAMES |= dict.fromkeys(
-    "add subtract multiply div eq ne lt le gt ge logical_and logical_or logical_xor rsub squared_difference "
-    "maximum minimum bitwise_and bitwise_or bitwise_xor pow".split(),
-    "BinaryNgDeviceOperation",
-)
-DEVICE_NAMES |= dict.fromkeys(
-    "relu exp log sqrt rsqrt abs neg sigmoid silu gelu tanh sin cos tan reciprocal square floor ceil erf "
-    "sign relu6 leaky_relu elu hardswish hardsigmoid softplus logical_not isnan isinf".split(),
-    "UnaryDeviceOperation",
-)
-_ON_HOST = ("from_torch", "to_torch", "as_tensor", "to_device", "from_device", "deallocate")
 
 
 def arguments_of(name: str, args: Any, given: Any, on_device: bool) -> tuple[str, list[str]]:
-    """A function's name in a graph and its arguments: (attributes, tensors) of a device operation."""
-    if name in _ON_HOST or not (on_device or name in DEVICE_NAMES):
+    """(function's name in a graph, texts of the function's arguments). The texts are [attributes, tensors]
+    for a device operation, [] for other functions."""
+    if name in TRANSFERS or not (on_device or name in DEVICE_NAMES):
         return f"ttnn.{name}", []
     tensors = [x for x in (*args, *given.values()) if isinstance(x, Tensor)]
     plain = [_text(x) for x in args if not isinstance(x, Tensor)]
@@ -123,13 +119,14 @@ def create_arguments(tensor: Tensor) -> list[str]:
     return [shape, _name(tensor.dtype), _name(tensor.layout), repr(tensor._device), config]
 
 
-# **************** reading it ****************
+# **************** reading ****************
 
 _FIELD = re.compile(r"(\w+)=([^,(){}]+)(?:,|$)")
 
 
 def _parsed(text: str, at: int) -> dict[str, Any]:
-    """{"argN": what the text says}, or UnparsedElement for more than a name with plain fields."""
+    """{"argN": the value in the text}; the value is UnparsedElement if the text is more than a name with
+    plain fields."""
     key, text = f"arg{at}", "".join(c if c >= " " else f"\\u{ord(c):04X}" for c in text)
     if found := re.fullmatch(r"(\w+)\(\[([-\d, ]*)\]\)", text):
         return {key: {found[1]: [int(n) for n in found[2].split(",") if n.strip()]}}

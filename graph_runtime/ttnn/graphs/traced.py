@@ -1,4 +1,4 @@
-"""What is read from traced graphs (call_tracer.py): the graph of tensors, modules resolved, a picture."""
+"""Readings of traced graphs (tracer.py): the graph of tensors, resolved modules, a picture."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .nodes import Node, TorchModule, traced_tensors
 __all__ = ["get_graph", "visualize"]
 
 Place = tuple[Node, int]
-_COLORS = ("#c8d8f8", "#ecc8f0", "#f8ccc8", "#f4ecb8", "#c8ecc8", "#c0ecec")  # of modules in each other
+_COLORS = ("#c8d8f8", "#ecc8f0", "#f8ccc8", "#f4ecb8", "#c8ecc8", "#c0ecec")  # colors of nested modules
 _NODE = {"style": "filled", "fontsize": "10", "height": "0.2", "margin": "0.05", "shape": "box"}
 
 
 def get_graph(value: Any, flatten: bool = False) -> Any:
-    """The graph of traced tensors, or of a value that has some; ``flatten``: modules are what they did.
-    Raises RuntimeError for tensors that were not traced."""
+    """The graph of traced tensors, or of a value that has traced tensors. ``flatten`` replaces each module by
+    the graph of its calls. Raises RuntimeError for tensors that were not traced."""
     import networkx  # type: ignore[import-untyped]
 
     if isinstance(value, networkx.MultiDiGraph):
@@ -33,8 +33,8 @@ def get_graph(value: Any, flatten: bool = False) -> Any:
 
 
 def _flat(graph: Any, depth: int | None) -> Any:
-    """The graph with modules resolved down to ``depth`` (None: all); nodes have ``within``, the modules that
-    they are in."""
+    """The graph in which modules down to ``depth`` (None: at any depth) are replaced by their own graphs; the
+    attribute ``within`` of a node lists the modules around it."""
     import networkx  # type: ignore[import-untyped]
 
     made = networkx.MultiDiGraph()
@@ -45,7 +45,8 @@ def _flat(graph: Any, depth: int | None) -> Any:
 def _resolve(
     made: Any, graph: Any, known: Mapping[Place, Place], within: tuple[Any, ...], depth: int | None
 ) -> dict[Place, Place]:
-    """Add a graph's nodes; where its results come from in ``made``. ``known``: of a module's inputs."""
+    """Add a graph's nodes to ``made``; return {place of a result in ``graph``: its place in ``made``}.
+    ``known``: places of the inputs, if ``graph`` is the graph of a module."""
     import networkx  # type: ignore[import-untyped]
 
     places = dict(known)
@@ -92,8 +93,9 @@ def visualize(
     edge_attr: Mapping[str, str] | None = None,
     verbose: bool = False,
 ) -> Any:
-    """A graphviz.Digraph of traced tensors, drawn to a .svg, .png or .pdf file where one is named; None with
-    a warning where graphviz's ``dot`` is not installed. ``show_modules``: boxes around what a module did."""
+    """A graphviz.Digraph of traced tensors, drawn to ``file_name`` (.svg, .png or .pdf) if that is given;
+    None, with a warning, if graphviz's ``dot`` is not installed. ``show_modules``: draw a box around the
+    calls of each module."""
     if max_depth is not None and (max_depth < 1 or not show_modules):
         raise RuntimeError("max_depth must be greater than 0, and is not supported with show_modules=False")
     path = None if file_name is None else Path(file_name)

@@ -1,11 +1,11 @@
 """ttnn.tracer: the graph of what torch and ttnn compute inside of ``with trace()``.
 
-A graph is a networkx.MultiDiGraph whose nodes (Node) have ``operation``, ``shapes`` and ``dtypes`` of
-results, for ttnn's ``layouts`` and ``memory_configs`` too, and ``duration`` in seconds; an edge says which
-result (``source_output_index``) is which operand (``sink_input_index``). A call of a torch module is one
-node, whose operation has a graph of its own. Tensors stay what they are: torch's are watched by a
-TorchFunctionMode, and each traced one gets the attributes ``graph``, ``node`` and ``output_index``. networkx
-comes with torch.
+A graph is a networkx.MultiDiGraph. Its nodes (Node) have ``operation``, ``shapes`` and ``dtypes`` of the
+results, ``duration`` in seconds, and, for results of ttnn, ``layouts`` and ``memory_configs``. An edge says
+which result (``source_output_index``) is which operand (``sink_input_index``). A call of a torch module is
+one node, whose operation has a graph of its own. Tensors keep their classes: a TorchFunctionMode watches
+torch's functions, and each traced tensor gets the attributes ``graph``, ``node`` and ``output_index``.
+networkx comes with torch.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ _numbers = itertools.count()
 
 
 class _Frame:
-    """The graph of one call, and where in it tensors come from."""
+    """The graph of one call, and the place (node, number of the node's result) of each tensor in that
+    graph."""
 
     def __init__(self) -> None:
         import networkx  # type: ignore[import-untyped]
@@ -52,7 +53,7 @@ class _Frame:
         self._places: dict[int, tuple[Any, Node, int]] = {}
 
     def place(self, tensor: Any) -> tuple[Node, int]:
-        """Where a tensor comes from: a new node of an input where nothing here made it."""
+        """The place that a tensor comes from; a new input node if no node of this graph made the tensor."""
         reference, node, index = self._places.get(id(tensor), (None, None, 0))
         if reference is None or reference() is not tensor:
             node, index = self.add(*_input(tensor), [], [tensor]), 0
@@ -60,7 +61,8 @@ class _Frame:
         return node, index
 
     def add(self, name: str, operation: Any, inputs: list[Any], made: list[Any], **more: Any) -> Node:
-        """A node with its edges; ``made`` comes from it from now on."""
+        """Add a node with its edges and return the node; from now on the tensors ``made`` come from this
+        node."""
         sources = [self.place(tensor) for tensor in inputs]
         number = next(_numbers)
         node = Node(f"{name}_{number}", number)
@@ -83,7 +85,7 @@ class _Frame:
         return node
 
     def tag(self, tensor: Any) -> None:
-        """Say on a tensor where in this graph it comes from."""
+        """Write onto a tensor its place in this graph."""
         _, node, index = self._places[id(tensor)]
         tensor.graph, tensor.node, tensor.output_index = self.graph, node, index
 
@@ -99,7 +101,8 @@ def _input(tensor: Any) -> tuple[str, Any]:
 
 
 class _Tracer:
-    """The tracing that is under way. ``quiet``: calls of torch inside of an operation of ttnn's."""
+    """The tracing in progress. ``quiet``: number of the ttnn operations in progress, inside of which torch is
+    not traced."""
 
     def __init__(self) -> None:
         import torch
@@ -129,7 +132,7 @@ class _Tracer:
         self.mode.__exit__(None, None, None)
 
     def function(self, function: Any, args: Any, kwargs: Any, made: Any, seconds: float) -> None:
-        """A call of torch's that made tensors."""
+        """Record a call of torch that made tensors."""
         found = [] if self.quiet else list(traced_tensors(made))
         if found and getattr(function, "__name__", "") not in ("__get__", "__set__"):
             operation = TorchFunction(function, named_arguments(args, kwargs))
@@ -139,10 +142,10 @@ class _Tracer:
 
     @contextlib.contextmanager
     def operation(self, operation: Operation, args: Any, kwargs: Any) -> Iterator[Any]:
-        """A call of ttnn's (operation.OBSERVERS)."""
+        """An observer (operation.OBSERVERS) that runs a call of ttnn and records it."""
         inputs = list(traced_tensors([args, kwargs]))
         for tensor in inputs:
-            self.frames[-1].place(tensor)  # before it is freed or written
+            self.frames[-1].place(tensor)  # note places before the call frees or writes a tensor
         self.quiet += 1
         start = time.perf_counter()
         results: list[Any] = []
@@ -157,7 +160,7 @@ class _Tracer:
             self.frames[-1].add(name, node, inputs, results, **more)
 
     def module(self, call: Any, module: Any, args: Any, kwargs: Any) -> Any:
-        """A call of a module: a node whose graph is what the module did."""
+        """Record a call of a module: a node with a graph of the module's own calls."""
         if self.quiet:
             return call(module, *args, **kwargs)
         _name_parts(module)
@@ -186,7 +189,7 @@ class _Tracer:
 
 
 def _name_parts(module: Any) -> None:
-    """Give a module, its parts and parameters their names from the first module that is called."""
+    """Name a module, its parts and its parameters by their paths from the first module that is called."""
     if hasattr(module, "__ttnn_tracer_name__"):
         return
     for name, part in module.named_modules():
@@ -199,14 +202,13 @@ _current: list[_Tracer] = []
 
 
 def enable_tracing() -> None:
-    """Trace from now on. Raises RuntimeError where tracing is enabled already."""
+    """Start tracing. Raises RuntimeError if it has been started."""
     if _current:
         raise RuntimeError("Cannot nest trace calls")
     _current.append(_Tracer())
 
 
 def disable_tracing() -> None:
-    """Trace no more."""
     while _current:
         _current.pop().close()
 

@@ -1,4 +1,4 @@
-"""What is read from a captured graph (graphs.py): its calls, tensors and sizes, as text and as a picture."""
+"""Readings of a captured graph (captures.py): its calls, tensors and sizes, as text and as a picture."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Node = dict[str, Any]
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """A tensor that a graph ends with: ``size`` in bytes, ``type`` the memory."""
+    """A tensor that is a result of a captured graph. ``size``: bytes; ``type``: the memory."""
 
     shape: Any
     size: int
@@ -61,7 +61,8 @@ def _calls(trace: list[Node]) -> Iterator[tuple[Node, Node]]:
 
 
 def extract_levelized_graph(trace: list[Node], max_level: int = 1) -> list[Node]:
-    """The functions down to a level, each with those whose tensors it takes and those that take its own."""
+    """The functions down to a level. Each function lists the functions whose tensors it reads, and the
+    functions that read its tensors."""
     calls = [(s, e) for s, e in _calls(trace) if s["stacking_level"] <= max_level]
     calls.sort(key=lambda call: call[0]["counter"])
     numbers = {start["counter"]: at for at, (start, _) in enumerate(calls)}
@@ -90,13 +91,13 @@ def extract_levelized_graph(trace: list[Node], max_level: int = 1) -> list[Node]
 
 
 def _outputs(trace: list[Node]) -> list[Node]:
-    """The tensors of the last function of the first level."""
+    """The tensors that the last function of the first level made."""
     ends = [e for s, e in _calls(trace) if s["stacking_level"] == 1]
     return _made(trace, ends[-1]) if ends else []
 
 
 def count_intermediate_and_output_tensors(trace: list[Node]) -> tuple[int, int]:
-    """(tensors between the first and the last function, tensors of the last one)."""
+    """(tensors that come between the first and the last function, tensors that the last function made)."""
     last = {node["params"]["tensor_id"] for node in _outputs(trace)}
     made = {n["params"]["tensor_id"] for s, e in _calls(trace) for n in _made(trace, e)}
     return len(made - last), len(last)
@@ -107,7 +108,7 @@ def extract_output_tensors(trace: list[Node]) -> list[Node]:
 
 
 def extract_output_info(trace: list[Node]) -> list[TensorInfo]:
-    """Shape, bytes and memory of the tensors that a graph ends with."""
+    """Shape, bytes and memory of the tensors that are results of a captured graph."""
     kinds = {0: "DRAM", 1: "L1"}
     return [
         TensorInfo(p["shape"], p["size"], kinds.get(p.get("buffer_type", -1), "HOST"))
@@ -115,12 +116,9 @@ def extract_output_info(trace: list[Node]) -> list[TensorInfo]:
     ]
 
 
-# **************** memory ****************
-
-
 @dataclass(frozen=True)
 class PeakMemoryUsagePerCore:
-    """The most bytes of a core's L1 for circular buffers, for tensors, and for both together."""
+    """The greatest numbers of bytes in a core's L1: of circular buffers, of tensors, and of both together."""
 
     peak_cb: int
     peak_l1: int
@@ -128,8 +126,8 @@ class PeakMemoryUsagePerCore:
 
 
 def _sizes(trace: list[Node], of_buffer: Callable[[Node], int], views: bool) -> Iterator[tuple[int, int]]:
-    """(circular buffers, tensors in L1 that came since the capture began) after each node. ``views``:
-    circular buffers that are views count."""
+    """(bytes of circular buffers, bytes of tensors in L1) after each node; tensors from before the capture do
+    not count. ``views``: count circular buffers that are views of tensors."""
     circular = tensors = 0
     there: Counter[Any] = Counter()
     for node in trace:
@@ -149,7 +147,7 @@ def _sizes(trace: list[Node], of_buffer: Callable[[Node], int], views: bool) -> 
 def extract_resource_usage_per_core(
     trace: list[Node], interleaved_storage_cores: int
 ) -> PeakMemoryUsagePerCore:
-    """The most bytes of a core. Tensors that were there before the capture do not count."""
+    """Peak bytes of a core. Tensors from before the capture do not count."""
 
     def of_core(params: Node) -> int:
         page, cores = int(params["page_size"]), int(params["num_cores"]) or interleaved_storage_cores
@@ -174,7 +172,8 @@ def extract_peak_memory_usage(trace: list[Node], interleaved_storage_cores: int)
 
 
 def extract_peak_L1_memory_usage(trace: list[Node]) -> int:
-    """Circular buffers of a core, and tensors of all cores together, as ttnn adds them up."""
+    """Peak of the sum that ttnn reports: bytes of a core's circular buffers plus bytes of all cores'
+    tensors."""
     sums = (a + b for a, b in _sizes(trace, lambda params: int(params["size"]), True))
     return max(sums, default=0)
 
@@ -194,7 +193,7 @@ _TITLES = {
 
 
 def pretty_format(captured_graph: list[Node]) -> str:
-    """A line a node, those of a function further in."""
+    """One line per node; the lines of a function are indented."""
     lines, depth = [], 0
     for node in captured_graph:
         depth -= node["node_type"] == "function_end"
@@ -208,7 +207,7 @@ def pretty_print(captured_graph: list[Node]) -> None:
 
 
 def visualize(captured_graph: list[Node], *, file_name: Any = None, **_: Any) -> Any:
-    """A graphviz.Digraph of the nodes, drawn to a .svg, .png or .pdf file where one is named."""
+    """A graphviz.Digraph of the nodes, drawn to ``file_name`` (.svg, .png or .pdf) if that is given."""
     import graphviz
 
     made = graphviz.Digraph(graph_attr={"rankdir": "TB"}, node_attr={"shape": "box", "fontsize": "10"})

@@ -1,4 +1,5 @@
-"""Plain values: what a tensor's elements are and where they may lie. No device is needed for them.
+"""Plain values: types and layouts of a tensor's elements, and the memories and cores that may hold them. They
+need no device.
 
 Read: values (types, layouts, shapes), cores, configs (memory configurations), placing (layouts).
 """

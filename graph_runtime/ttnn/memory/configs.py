@@ -1,4 +1,4 @@
-"""Memory configurations: memories, shards, and what makes sharded ones."""
+"""Memory configurations: memories, shards, and functions that make sharded configurations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ __all__ = [
 
 
 class ShardSpec:
-    """``grid`` the cores, ``shape`` (rows, columns) of a shard in elements, ``orientation``."""
+    """A cut of a tensor into shards. ``grid``: the cores; ``shape``: (rows, columns) of a shard in elements;
+    ``orientation``: order in which cores get shards, along rows or down columns."""
 
     def __init__(
         self,
@@ -49,15 +50,14 @@ class ShardSpec:
     def num_cores(self) -> int:
         return self.grid.num_cores()
 
+    def _key(self) -> tuple[Any, ...]:
+        return self.grid, tuple(self.shape), self.orientation
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ShardSpec) and (self.grid, self.shape, self.orientation) == (
-            other.grid,
-            other.shape,
-            other.orientation,
-        )
+        return isinstance(other, ShardSpec) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash((self.grid, tuple(self.shape), self.orientation))
+        return hash(self._key())
 
     def __repr__(self) -> str:
         return f"ShardSpec(grid={self.grid}, shape={self.shape}, orientation={self.orientation})"
@@ -65,7 +65,7 @@ class ShardSpec:
 
 @dataclass(frozen=True)
 class NdShardSpec:
-    """Shards of as many dimensions as ``shard_shape`` has."""
+    """Shards of any number of dimensions; ``shard_shape`` has one size for each dimension."""
 
     shard_shape: Any
     grid: CoreRangeSet
@@ -80,8 +80,8 @@ class NdShardSpec:
 
 
 class MemoryConfig:
-    """Where a tensor lies: MemoryConfig(memory_layout, buffer_type, shard_spec), or MemoryConfig(buffer_type,
-    nd_shard_spec)."""
+    """The place of a tensor: MemoryConfig(memory_layout, buffer_type, shard_spec), or
+    MemoryConfig(buffer_type, nd_shard_spec)."""
 
     __slots__ = ("buffer_type", "memory_layout", "nd_shard_spec", "shard_spec")
 
@@ -145,27 +145,26 @@ _STRATEGIES = {
 }
 
 
-def _cores(core_grid: Any, use_height_and_width_as_shard_shape: bool) -> tuple[CoreRangeSet, Any]:
-    """The cores as ranges, and their (x, y)."""
+def _cores(core_grid: Any, use_height_and_width_as_shard_shape: bool) -> CoreRangeSet:
     if isinstance(core_grid, CoreGrid):
-        return CoreRangeSet([CoreRange((0, 0), (core_grid.x - 1, core_grid.y - 1))]), core_grid
+        return CoreRangeSet([CoreRange((0, 0), (core_grid.x - 1, core_grid.y - 1))])
     if isinstance(core_grid, CoreRangeSet):
         if not use_height_and_width_as_shard_shape:
             raise RuntimeError("height and width must be shard shape with CoreRangeSet")
-        return core_grid, core_grid.bounding_box().grid_size()
+        return core_grid
     if isinstance(core_grid, (list, tuple)) and len(core_grid) == 2:
         first, last = core_grid
-        ranges = CoreRangeSet([CoreRange((first.x, first.y), (last.x, last.y))])
-        return ranges, ranges.bounding_box().grid_size()
+        return CoreRangeSet([CoreRange((first.x, first.y), (last.x, last.y))])
     raise RuntimeError("Invalid core_grid type")
 
 
-def _cut(strategy: Any, orientation: ShardOrientation, grid: Any, num_cores: int) -> tuple[int, int]:
-    """How many shards down and across."""
+def parts_of(strategy: Any, orientation: ShardOrientation, cores: CoreRangeSet) -> tuple[int, int]:
+    """(number of shards down, number of shards across) on these cores."""
     if strategy is TensorMemoryLayout.HEIGHT_SHARDED:
-        return num_cores, 1
+        return cores.num_cores(), 1
     if strategy is TensorMemoryLayout.WIDTH_SHARDED:
-        return 1, num_cores
+        return 1, cores.num_cores()
+    grid = cores.bounding_box().grid_size()
     return (grid.x, grid.y) if orientation is ShardOrientation.COL_MAJOR else (grid.y, grid.x)
 
 
@@ -178,20 +177,21 @@ def create_sharded_memory_config(
     *,
     halo: bool = False,
 ) -> MemoryConfig:
-    """A configuration in L1 that cuts ``shape`` evenly over ``core_grid``; with the flag the last two sizes
-    of ``shape`` are the shard's. Raises RuntimeError where the cores do not divide it."""
+    """A configuration in L1 that cuts ``shape`` evenly over ``core_grid``. With
+    ``use_height_and_width_as_shard_shape`` the last two sizes of ``shape`` are the sizes of a shard. Raises
+    RuntimeError if the cores do not divide ``shape``."""
     orientation = orientation or ShardOrientation.ROW_MAJOR
     if strategy not in _STRATEGIES:
         raise RuntimeError("Invalid sharding strategy")
     kind = _STRATEGIES[strategy]
-    ranges, grid = _cores(core_grid, use_height_and_width_as_shard_shape)
+    ranges = _cores(core_grid, use_height_and_width_as_shard_shape)
     rows, cols = math.prod(shape[:-1]), shape[-1]
     if use_height_and_width_as_shard_shape:
         sizes = [shape[-2], shape[-1]]
         if orientation is ShardOrientation.COL_MAJOR:
             sizes.reverse()
     else:
-        down, across = _cut(kind, orientation, grid, ranges.num_cores())
+        down, across = parts_of(kind, orientation, ranges)
         if rows % down or cols % across:
             raise RuntimeError("Invalid sharding core_grid")
         sizes = [rows // down, cols // across]
@@ -207,13 +207,14 @@ def create_sharded_memory_config_(
     tile_layout: bool = False,
     **_: Any,
 ) -> MemoryConfig:
-    """As create_sharded_memory_config, but shards are rounded up; with ``tile_layout`` to whole tiles."""
+    """create_sharded_memory_config, but the sizes of shards are rounded up if the cores do not divide
+    ``shape``; ``tile_layout`` rounds them to whole tiles."""
     orientation = orientation or ShardOrientation.ROW_MAJOR
     kind = _STRATEGIES.get(strategy, strategy)
-    ranges, grid = _cores(core_grid, True)
+    ranges = _cores(core_grid, True)
     if use_height_and_width_as_shard_shape:
         return MemoryConfig(kind, BufferType.L1, ShardSpec(ranges, list(shape[-2:]), orientation))
-    down, across = _cut(kind, orientation, grid, ranges.num_cores())
+    down, across = parts_of(kind, orientation, ranges)
     rows, cols = -(-math.prod(shape[:-1]) // down), -(-shape[-1] // across)
     if tile_layout:
         rows, cols = (-(-size // TILE_SIZE) * TILE_SIZE for size in (rows, cols))

@@ -1,4 +1,4 @@
-"""Places of cores: coordinates are (x, y) = (column, row), as ttnn has them."""
+"""Positions of cores: coordinates are (x, y) = (column, row), as in ttnn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 
 
 class CoreCoord:
-    """A core, (x, y) from the upper left."""
+    """A core, (x, y), counted from the upper left."""
 
     __slots__ = ("x", "y")
 
@@ -43,12 +43,12 @@ class CoreCoord:
 
 
 def coord(value: Any) -> CoreCoord:
-    """A CoreCoord, or a pair as one."""
+    """``value``, a CoreCoord or a pair (x, y), as a CoreCoord."""
     return value if isinstance(value, CoreCoord) else CoreCoord(value)
 
 
 class CoreRange:
-    """A rectangle of cores, both corners inside."""
+    """A rectangle of cores, which includes both corners."""
 
     __slots__ = ("end", "start")
 
@@ -71,7 +71,7 @@ class CoreRange:
         return CoreCoord(self.end.x - self.start.x + 1, self.end.y - self.start.y + 1)
 
     def cores(self) -> list[CoreCoord]:
-        """Row by row."""
+        """The cores, row by row."""
         return [
             CoreCoord(x, y)
             for y in range(self.start.y, self.end.y + 1)
@@ -168,7 +168,7 @@ class CoreGrid:
 def corerange_to_cores(
     ranges: CoreRangeSet, max_cores: int | None = None, row_wise: bool = False
 ) -> list[CoreCoord]:
-    """The cores of each rectangle, along rows or down columns."""
+    """The cores of each rectangle in order, along rows or down columns."""
     found = []
     for one in ranges.ranges():
         found += sorted(one.cores(), key=(lambda c: (c.y, c.x)) if row_wise else (lambda c: (c.x, c.y)))
@@ -176,7 +176,8 @@ def corerange_to_cores(
 
 
 def grid_to_cores(num_cores: Any, x: Any, y: Any = None, row_wise: bool = False) -> list[CoreCoord]:
-    """The first cores of an x by y grid, along rows or down columns; of (start, end) those between."""
+    """The first ``num_cores`` cores of an x by y grid, along rows or down columns; grid_to_cores(start, end)
+    gives the cores of the rectangle with these corners."""
     if y is None:
         return corerange_to_cores(CoreRangeSet([CoreRange(num_cores, x)]), None, row_wise)
     whole = CoreRangeSet([CoreRange((0, 0), (x - 1, y - 1))])
@@ -184,7 +185,7 @@ def grid_to_cores(num_cores: Any, x: Any, y: Any = None, row_wise: bool = False)
 
 
 def num_cores_to_corerangeset(num_cores: int, grid: Any, row_wise: bool = False) -> CoreRangeSet:
-    """The first cores of a grid as rectangles: whole rows (or columns), and what is left of the last one."""
+    """The first cores of a grid as rectangles: whole rows (or columns), then the part of the last row."""
     size = coord(grid)
     if num_cores > size.x * size.y:
         raise RuntimeError(f"Target number of cores {num_cores} is greater than total number of cores")
@@ -203,16 +204,17 @@ def num_cores_to_corerangeset(num_cores: int, grid: Any, row_wise: bool = False)
 def num_cores_to_corerangeset_in_subcoregrids(
     start: Any, num_cores: int, ranges: CoreRangeSet, row_wise: bool = False
 ) -> CoreRangeSet:
-    """``num_cores`` cores of ``ranges`` from ``start`` on."""
+    """``num_cores`` cores of ``ranges``, from the core ``start`` on."""
     cores = corerange_to_cores(ranges, None, row_wise)
     first = cores.index(coord(start))
     if first + num_cores > len(cores):
-        raise RuntimeError(f"{num_cores} cores from {start} on are more than there are")
+        raise RuntimeError(f"there are fewer than {num_cores} cores from {start} on")
     return CoreRangeSet(CoreRange(core, core) for core in cores[first : first + num_cores])
 
 
 def split_work_to_cores(grid: Any, units: int, row_wise: bool = False) -> tuple[Any, ...]:
-    """(cores, all of them, those with more work, those with less, units of the first, of the others)."""
+    """(number of cores used, all these cores, cores with more work, cores with less work, units of each core
+    with more work, units of each core with less work)."""
     if isinstance(grid, CoreRangeSet):
         cores = corerange_to_cores(grid, None, row_wise)
     else:

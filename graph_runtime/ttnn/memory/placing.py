@@ -1,4 +1,5 @@
-"""The layouts of this package that memory configurations are: which core or bank has what."""
+"""This package's layout for a memory configuration: it says which core or bank holds which part of a
+tensor."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from ...base.machine.layout import Layout as Placed
 from ...base.machine.nd_shards import NdShard
 from ...base.machine.shards import Shard
 from ..errors import Unsupported, check
-from .configs import MemoryConfig, NdShardSpec, ShardSpec
+from .configs import MemoryConfig, NdShardSpec, ShardSpec, parts_of
 from .cores import CoreGrid, CoreRange, CoreRangeSet, corerange_to_cores
 from .values import (
     DEFAULT_TILE,
@@ -25,7 +26,7 @@ from .values import (
     tiled,
 )
 
-_KINDS = {
+SCHEMES = {
     TensorMemoryLayout.HEIGHT_SHARDED: "height",
     TensorMemoryLayout.WIDTH_SHARDED: "width",
     TensorMemoryLayout.BLOCK_SHARDED: "block",
@@ -42,8 +43,8 @@ def placed(
     grid: CoreGrid,
     tile: Tile = DEFAULT_TILE,
 ) -> Placed:
-    """The layout of this package of a tensor on a device of ``grid`` cores. Raises RuntimeError for a sharded
-    configuration without a shard specification, or one that does not fit; Unsupported for shards that are no
+    """This package's layout of a tensor on a device of ``grid`` cores. Raises RuntimeError for a sharded
+    configuration whose shard specification is missing or does not fit, Unsupported for shards that are not
     whole tiles of 32x32."""
     check(config.buffer_type in _MEMORIES, op, f"A tensor cannot be allocated in {config.buffer_type}")
     memory, how = _MEMORIES[config.buffer_type], TILE if layout is Layout.TILE else ROW_MAJOR
@@ -59,7 +60,7 @@ def placed(
     check(rows > 0 and cols > 0, op, f"Shard shape {spec.shape} must be greater than 0")
     if layout is Layout.TILE:
         rows, cols = _in_tiles(op, shape, (rows, cols), tile)
-    kind = _KINDS[config.memory_layout]
+    kind = SCHEMES[config.memory_layout]
     height, width = matrix(shape, layout)
     if kind == "height":
         cols = _whole(op, "width", cols, width)
@@ -80,7 +81,7 @@ def placed(
 
 
 def _in_tiles(op: str, shape: Sequence[int], shard: tuple[int, int], tile: Tile) -> tuple[int, int]:
-    """The rows and columns of a shard of whole ``tile``s in whole tiles of 32x32."""
+    """(rows, columns) of tiles of 32x32 in a shard of whole tiles of the shape ``tile``."""
     whole = not any(size % step for size, step in zip(shard, tile.tile_shape, strict=True))
     check(
         whole,
@@ -101,13 +102,19 @@ def _in_tiles(op: str, shape: Sequence[int], shard: tuple[int, int], tile: Tile)
 def _banks(
     op: str, cores: CoreRangeSet, orientation: ShardOrientation, memory: str, grid: CoreGrid
 ) -> tuple[int, ...]:
-    """The banks of cores, in the order in which shards go round them: a core's L1, or the bank of DRAM of its
-    column."""
+    """The banks of cores, in the order in which they get shards. The bank of a core is its L1, or the bank of
+    DRAM in its column."""
     found = corerange_to_cores(cores, None, orientation is ShardOrientation.ROW_MAJOR)
     if memory == L1:
-        check(all(c.x < grid.x and c.y < grid.y for c in found), op, f"{cores} are no cores of the device's")
+        check(
+            all(c.x < grid.x and c.y < grid.y for c in found), op, f"{cores} are not all cores of the device"
+        )
         return tuple(core.y * grid.x + core.x for core in found)
-    check(all(core.y == 0 for core in found), op, f"{cores} are no banks of DRAM: these are a row")
+    check(
+        all(core.y == 0 for core in found),
+        op,
+        f"{cores} are not all banks of DRAM: the banks are a row of cores, with y = 0",
+    )
     return tuple(core.x for core in found)
 
 
@@ -115,9 +122,9 @@ def _nd(
     op: str, shape: Sequence[int], layout: Layout, memory: str, spec: NdShardSpec, grid: CoreGrid
 ) -> NdShard:
     sizes = [int(size) for size in spec.shard_shape]
-    check(len(sizes) > 0, op, "a shard has a dimension at least")
+    check(len(sizes) > 0, op, "a shard must have one dimension or more")
     if len(sizes) == 1:
-        check(len(shape) == 1, op, f"shards of one dimension cannot cut a tensor of {len(shape)}")
+        check(len(shape) == 1, op, f"shards of one dimension cannot cut a tensor of {len(shape)} dimensions")
         sizes.insert(0, 1)
     if layout is Layout.TILE:
         sizes[-2:] = (up(size, TILE_SIZE) for size in sizes[-2:])
@@ -132,12 +139,12 @@ def _whole(op: str, side: str, given: int, wanted: int) -> int:
 
 
 def up(size: int, step: int) -> int:
-    """A multiple of ``step``, not below."""
+    """``size`` rounded up to a multiple of ``step``."""
     return -(-size // step) * step
 
 
 def matrix(shape: Sequence[int], layout: Layout, tile: Tile = DEFAULT_TILE) -> tuple[int, int]:
-    """Rows and columns of a tensor as the matrix that is cut."""
+    """(rows, columns) of the matrix whose blocks are the shards of a tensor."""
     sizes = (1, 1, *(tiled(shape, tile) if layout is Layout.TILE else shape))
     if layout is Layout.TILE and len(shape) < 2:
         rows, cols = tile.tile_shape
@@ -153,8 +160,9 @@ def with_spec(
     grid: CoreGrid,
     tile: Tile = DEFAULT_TILE,
 ) -> MemoryConfig:
-    """A sharded configuration without shard specification with the one that ttnn gives a result: on the cores
-    of ``like`` where that is sharded, else on as many of the device's as there are shards."""
+    """``config``, a sharded configuration without shard specification, completed as ttnn completes the
+    configuration of a result: with the cores of ``like`` if ``like`` is sharded, else with the device's grid.
+    """
     if config.interleaved or config.shard_spec is not None or config.nd_shard_spec is not None:
         return config
     both = matrix(shape, layout, tile)
@@ -163,12 +171,6 @@ def with_spec(
     ranges = CoreRangeSet([CoreRange((0, 0), (grid.x - 1, grid.y - 1))])
     if like is not None and like.shard_spec is not None:
         ranges, orientation = like.shard_spec.grid, like.shard_spec.orientation
-    box = ranges.bounding_box().grid_size()
-    down, across = (box.x, box.y) if orientation is ShardOrientation.COL_MAJOR else (box.y, box.x)
-    cut = {
-        TensorMemoryLayout.HEIGHT_SHARDED: (ranges.num_cores(), 1),
-        TensorMemoryLayout.WIDTH_SHARDED: (1, ranges.num_cores()),
-        TensorMemoryLayout.BLOCK_SHARDED: (down, across),
-    }[config.memory_layout]
+    cut = parts_of(config.memory_layout, orientation, ranges)
     sizes = [max(n, up(-(-size // parts), n)) for size, parts, n in zip(both, cut, steps, strict=True)]
     return config.with_shard_spec(ShardSpec(ranges, sizes, orientation))

@@ -1,4 +1,4 @@
-"""Plain values of ttnn's interface: element types, layouts, memories, shapes and places of cores."""
+"""Plain values of ttnn's interface: element types, layouts, memories, shapes and tiles."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TILE_SIZE = 32
 
 
 class DataType(enum.Enum):
-    """Element types. ``stored``: dtype and storage format of this package, None: not held here."""
+    """Element types. ``stored``: this package's dtype and storage format, which INVALID does not have."""
 
     BFLOAT16 = 0
     FLOAT32 = 1
@@ -63,7 +63,7 @@ class DataType(enum.Enum):
 
     @property
     def is_block(self) -> bool:
-        """Whether 16 elements share an exponent: such a tensor exists in tiles only."""
+        """Whether 16 elements share an exponent; a tensor of such a type exists in tiles only."""
         return self.name in ("BFLOAT8_B", "BFLOAT4_B")
 
     def __str__(self) -> str:
@@ -72,11 +72,9 @@ class DataType(enum.Enum):
     __repr__ = __str__
 
 
-class NewerType(enum.Enum):
-    """Types that later versions of ttnn have: named, so that what mentions them loads, and declined."""
-
-    INT8 = 9
-    FP8_E4M3 = 10
+# types of later versions of ttnn, defined here so that modules that mention them can be imported; operations
+# decline them
+NewerType = enum.Enum("NewerType", "INT8 FP8_E4M3", start=9)
 
 
 _STORED = {
@@ -97,7 +95,7 @@ def tile_size(dtype: DataType) -> int:
 
 
 def element_size(dtype: DataType) -> int:
-    """Bytes of an element; 1 of a block format."""
+    """Bytes of an element; 1 for a block format."""
     return FORMATS[dtype.stored[1]].itemsize or 1
 
 
@@ -111,112 +109,33 @@ class Layout(enum.Enum):
     __repr__ = __str__
 
 
-class StorageType(enum.Enum):
-    HOST = 0
-    DEVICE = 1
-
-
-class BufferType(enum.Enum):
-    DRAM = 0
-    L1 = 1
-    SYSTEM_MEMORY = 2
-    L1_SMALL = 3
-    TRACE = 4
-
-
-class TensorMemoryLayout(enum.Enum):
-    INTERLEAVED = 0
-    HEIGHT_SHARDED = 2
-    WIDTH_SHARDED = 3
-    BLOCK_SHARDED = 4
-    ND_SHARDED = 5
-
-
-class ShardOrientation(enum.Enum):
-    ROW_MAJOR = 0
-    COL_MAJOR = 1
-
-
-class ShardStrategy(enum.Enum):
-    HEIGHT = 1
-    WIDTH = 2
-    BLOCK = 3
-
-
-class ShardDistributionStrategy(enum.Enum):
-    ROUND_ROBIN_1D = 0
-    GRID_2D = 1
-
-
-class ShardShapeAlignment(enum.Enum):
-    NONE = 0
-    REQUIRED = 1
-    RECOMMENDED = 2
-
-
-class ShardMode(enum.Enum):
-    PHYSICAL = 0
-    LOGICAL = 1
-
-
-class MathFidelity(enum.Enum):
-    LoFi = 0
-    HiFi2 = 2
-    HiFi3 = 3
-    HiFi4 = 4
-    Invalid = 255
-
-
-class EmbeddingsType(enum.Enum):
-    GENERIC = 0
-    PADDED = 1
-    BINARY = 2
-
-
-class BcastOpMath(enum.Enum):
-    ADD = 0
-    SUB = 1
-    MUL = 2
-
-
-class BcastOpDim(enum.Enum):
-    H = 0
-    W = 1
-    HW = 2
-
-
-class SigmoidMode(enum.Enum):
-    Accurate = 0
-    AccurateWithFastExp = 1
-    FastApproximate = 2
-    ACCURATE = 0
-    FAST_APPROXIMATE = 2
-
-
-class PaddingMode(enum.Enum):
-    Zeros = 0
-    Replicate = 1
-
-
-class LossReductionMode(enum.Enum):
-    NONE = 0
-    MEAN = 1
-    SUM = 2
-
-
-class ThrottleLevel(enum.Enum):
-    """How much silicon slows its products down. No effect here."""
-
-    NO_THROTTLE = 0
-    LEVEL_1 = 1
-    LEVEL_2 = 2
-    LEVEL_3 = 3
-    LEVEL_4 = 4
-    LEVEL_5 = 5
+StorageType = enum.Enum("StorageType", "HOST DEVICE", start=0)
+BufferType = enum.Enum("BufferType", "DRAM L1 SYSTEM_MEMORY L1_SMALL TRACE", start=0)
+TensorMemoryLayout = enum.Enum(
+    "TensorMemoryLayout",
+    {"INTERLEAVED": 0, "HEIGHT_SHARDED": 2, "WIDTH_SHARDED": 3, "BLOCK_SHARDED": 4, "ND_SHARDED": 5},
+)
+ShardOrientation = enum.Enum("ShardOrientation", "ROW_MAJOR COL_MAJOR", start=0)
+ShardStrategy = enum.Enum("ShardStrategy", "HEIGHT WIDTH BLOCK")
+ShardDistributionStrategy = enum.Enum("ShardDistributionStrategy", "ROUND_ROBIN_1D GRID_2D", start=0)
+ShardShapeAlignment = enum.Enum("ShardShapeAlignment", "NONE REQUIRED RECOMMENDED", start=0)
+ShardMode = enum.Enum("ShardMode", "PHYSICAL LOGICAL", start=0)
+MathFidelity = enum.Enum("MathFidelity", {"LoFi": 0, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4, "Invalid": 255})
+EmbeddingsType = enum.Enum("EmbeddingsType", "GENERIC PADDED BINARY", start=0)
+BcastOpMath = enum.Enum("BcastOpMath", "ADD SUB MUL", start=0)
+BcastOpDim = enum.Enum("BcastOpDim", "H W HW", start=0)
+SigmoidMode = enum.Enum(
+    "SigmoidMode",
+    {"Accurate": 0, "AccurateWithFastExp": 1, "FastApproximate": 2, "ACCURATE": 0, "FAST_APPROXIMATE": 2},
+)
+PaddingMode = enum.Enum("PaddingMode", "Zeros Replicate", start=0)
+LossReductionMode = enum.Enum("LossReductionMode", "NONE MEAN SUM", start=0)
+# levels by which silicon slows its products down; they have no effect here
+ThrottleLevel = enum.Enum("ThrottleLevel", "NO_THROTTLE LEVEL_1 LEVEL_2 LEVEL_3 LEVEL_4 LEVEL_5", start=0)
 
 
 class Shape(Sequence[int]):
-    """Sizes of the dimensions. It is equal to lists and tuples of the same numbers."""
+    """Sizes of the dimensions. A Shape is equal to lists and tuples of the same numbers."""
 
     __slots__ = ("_sizes",)
 
@@ -245,7 +164,8 @@ class Shape(Sequence[int]):
         return len(self._sizes)
 
     def to_rank(self, rank: int) -> Shape:
-        """With dimensions of size 1 in front added or dropped. Raises RuntimeError where others would go."""
+        """The shape with dimensions of size 1 added or dropped in front. Raises RuntimeError if a dimension
+        of another size would be dropped."""
         extra = rank - len(self._sizes)
         if extra >= 0:
             return Shape((1,) * extra + self._sizes)
@@ -259,8 +179,8 @@ class Shape(Sequence[int]):
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile's (rows, columns): it decides padding and what shards are cut into. Memory here holds tiles of
-    32x32, whatever a tensor's own are."""
+    """A tile's (rows, columns), which set padding and the sizes of shards. Memory here always holds tiles of
+    32x32."""
 
     tile_shape: Sequence[int] = (TILE_SIZE, TILE_SIZE)
     transpose_tile: bool = False
@@ -279,7 +199,8 @@ class Tile:
         return math.prod(self.tile_shape) // math.prod(self.face_shape)
 
     def get_tile_size(self, dtype: DataType) -> int:
-        """Bytes of such a tile: of a block format a byte for the exponent of each row of a face, too."""
+        """Bytes of a tile of this shape; a block format has one more byte, the exponent, for each row of a
+        face."""
         elements = math.prod(self.tile_shape)
         if dtype.is_block:
             bits = 8 if dtype is DataType.BFLOAT8_B else 4

@@ -1,4 +1,4 @@
-"""What ttnn has and this module declines: by name, with the reason."""
+"""ttnn's functions that this package declines: their names and the reasons."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..errors import Unsupported
 from ..registry import OPERATIONS
 from .operation import declined
 
-# reason -> names
+# reason -> names of functions
 DECLINED: dict[str, str] = {
     "it talks to other chips, and there is one": (
         "all_gather all_reduce reduce_scatter all_broadcast all_to_all_combine all_to_all_dispatch "
@@ -69,7 +69,7 @@ DECLINED: dict[str, str] = {
     ),
 }
 
-# classes and values of ttnn, and helpers, that programs name: a use of one says that it is not there
+# classes, values and helpers of ttnn that scripts mention; each use of such a name raises Unsupported
 ABSENT = (
     "BinaryOpType ComputeConfigDescriptor CoreType D2HSocket DataMovementConfigDescriptor "
     "DataMovementProcessor DumpTensorMode FabricManagerMode FabricNodeId FabricReliabilityMode "
@@ -99,7 +99,8 @@ ABSENT = (
 
 
 class Absent:
-    """A name of ttnn that nothing here stands for: it can be imported, each use of it raises Unsupported."""
+    """A name of ttnn that this package does not define. It can be imported; each use of it raises
+    Unsupported."""
 
     def __init__(self, name: str):
         self.__name__ = name
@@ -116,7 +117,7 @@ class Absent:
 
 
 def decline_the_rest() -> None:
-    """Make each declined name a function that says so, unless something serves it."""
+    """Make each declined name that is not served a function that raises Unsupported with the reason."""
     for reason, names in DECLINED.items():
         for name in names.split():
             if name not in OPERATIONS:

@@ -1,16 +1,9 @@
-"""Arguments that ttnn's functions take and that change no value, memory or count here: name -> why. What a
-function does not name and that is not among these is a TypeError, as ttnn's own signatures make it."""
+"""Arguments of ttnn's functions that change no value, memory or count here: name -> reason. Any other
+argument that is not in a function's signature raises TypeError, as in ttnn."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from typing import Any
-
-from ..memory.configs import MemoryConfig
-from ..memory.values import DataType, Layout, NewerType
-
-_CORES = "which cores work is not simulated: the kernels take the cores that they like"
+_CORES = "the choice of cores is not simulated: kernels choose their own"
 _CHIPS = "it concerns several chips, and there is one"
 _SPEED = "it chooses among algorithms of silicon for speed; the result here is the precise one"
 
@@ -31,13 +24,13 @@ NEUTRAL = {
     "reshape_tile_mode": "it is how silicon's reshape finds its pages",
     "reallocate_halo_output": "it moves a tensor that convolutions here do not hold",
     "keep_l1_aligned": "L1 is aligned always",
-    "sparse_grad": "there is no gradient of it",
-    "compute_kernel_config": "no product is in it: what it computes is float32 and rounded once",
-    "blocking": "values are waited for when they are read",
+    "sparse_grad": "the function has no gradient here",
+    "compute_kernel_config": "the function has no matrix product: it computes in float32 and rounds once",
+    "blocking": "reading waits for the values",
 }
 
-# those that functions name and have no use for
-_MASKS = "silicon's group norm needs it; it follows from shapes that are given besides"
+# arguments that functions have in their signatures and do not use
+_MASKS = "silicon's group norm needs it; here it follows from the shapes of other arguments"
 NAMED = {
     "program_config": _CORES,
     "core_grid": _CORES,
@@ -58,48 +51,13 @@ NAMED = {
     "reciprocals": _MASKS,
     "num_batches": _MASKS,
     "inplace": "the result has memory of its own, and the input keeps its values",
-    "padding_idx": "its row is read as it is in the table",
+    "padding_idx": "the table's row at this index is read like any other",
     "sorted": "results are sorted always",
     "stable": "sorting is stable always",
-    "pad_value": "what tiles are filled up with is not read",
+    "pad_value": "the padding of tiles is not read",
     "output_shape": "it follows from the other arguments",
     "keepdim": "a gradient's shape is its input's",
     "mode": "it concerns several hosts",
     "device": "values come to the host from the device that they are on",
-    "cq_id": "what two queues would do comes in order",
+    "cq_id": "the work of two queues runs in order",
 }
-
-
-def known_arguments(function: Callable[..., Any]) -> frozenset[str] | None:
-    """What a function names, where it lets go of the rest (``**_``); None where its own check is enough."""
-    code = function.__code__
-    if not code.co_flags & inspect.CO_VARKEYWORDS:
-        return None
-    count = code.co_argcount + code.co_kwonlyargcount
-    rest = code.co_varnames[count + bool(code.co_flags & inspect.CO_VARARGS)]
-    return frozenset(code.co_varnames[:count]) if rest in ("_", "__") else None
-
-
-_KINDS: dict[str, tuple[type, ...]] = {
-    "dtype": (DataType, NewerType),
-    "layout": (Layout,),
-    "memory_config": (MemoryConfig,),
-}
-
-
-def kinds_of(function: Callable[..., Any]) -> tuple[tuple[int, str], ...]:
-    """(place, name) of the arguments of a function that are types, layouts and memories."""
-    code = function.__code__
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return tuple(
-        (at if at < code.co_argcount else -1, name) for at, name in enumerate(names) if name in _KINDS
-    )
-
-
-def check_kinds(op: str, kinds: tuple[tuple[int, str], ...], args: Any, kwargs: Any) -> None:
-    """Raise TypeError for a type, a layout or a memory that is something else."""
-    for at, name in kinds:
-        value = args[at] if 0 <= at < len(args) else kwargs.get(name)
-        if value is not None and not isinstance(value, _KINDS[name]):
-            text = f"{name} is {value!r}, wanted a ttnn.{_KINDS[name][0].__name__}"
-            raise TypeError(f"{op}(): incompatible function arguments: {text}")

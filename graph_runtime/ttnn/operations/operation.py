@@ -1,4 +1,4 @@
-"""Operation: a function of ttnn, with its name, its golden function, and what wraps each call."""
+"""Operation: a function of ttnn, with its name, its golden function and the steps around each call of it."""
 
 from __future__ import annotations
 
@@ -13,34 +13,38 @@ from ..devices.mesh_device import MeshDevice
 from ..errors import Unsupported, guarded
 from ..memory.values import Layout
 from ..programs.l1 import use_of_l1, what_is_kept
-from ..registry import OPERATIONS
+from ..registry import OPERATIONS, TRANSFERS
 from ..settings import SETTINGS
 from ..tensors.tensor import Tensor, tensors_within
-from .neutral import NEUTRAL, check_kinds, kinds_of, known_arguments
+from .bodies import Parameters, around, check_kinds
+from .neutral import NEUTRAL
 
-# context managers of a call that is no part of another: with one(operation, args, kwargs) as told: told(made)
+# context managers around each outermost call; each gives a function that is called with the result: with
+# observer(operation, args, kwargs) as told: told(made)
 OBSERVERS: list[Callable[..., Any]] = []
-REPORTERS: dict[str, Callable[..., Any]] = {}  # of those: what CONFIG asks for, by name
-WATCHERS: list[Any] = []  # graph captures: the last one is told of each call (graphs.py)
+REPORTERS: dict[str, Callable[..., Any]] = {}  # name -> observer that CONFIG may ask for
+WATCHERS: list[Any] = []  # captures of graphs; the last capture is told of each call (captures.py)
 _before: list[Callable[..., Any]] = []
 _after: list[Callable[..., Any]] = []
 
 
 class _Local(threading.local):
-    depth = 0  # of operations in each other, in this thread
+    depth = 0  # number of operations that run inside of each other in this thread
 
 
 _local = _Local()
 
 
 class Operation:
-    """A callable. ``python_fully_qualified_name`` as "ttnn.add"; ``served``: the registry ops that it is
-    made of; ``limits``: what it does not take; ``reason``: why it is declined, "" where it is not."""
+    """A callable. ``python_fully_qualified_name``: for example "ttnn.add"; ``served``: the registry ops that
+    the function is made of; ``limits``: arguments that the function does not take; ``reason``: why the
+    function is declined, "" if it is served.
+    """
 
     is_cpp_operation = True
     is_experimental = False
-    is_binary = False  # two operands, element by element: one program for many shapes
-    program_key: Callable[..., Any] | None = None  # of (args, kwargs): what the program depends on
+    is_binary = False  # whether it is elementwise on two operands: one ttnn program serves many shapes
+    program_key: Callable[..., Any] | None = None  # (args, kwargs) -> key of the ttnn program
 
     def __init__(
         self, name: str, function: Callable[..., Any], served: str = "", limits: str = "", reason: str = ""
@@ -48,19 +52,22 @@ class Operation:
         self.python_fully_qualified_name = f"ttnn.{name}"
         self.__name__ = self.python_fully_qualified_name
         self.__doc__ = function.__doc__
-        function.__qualname__ = self.__name__  # in the TypeErrors of Python's own
+        self.parameters = getattr(function, "parameters", None) or Parameters(function)
+        self.parameters.function.__qualname__ = self.__name__  # the name in Python's own TypeErrors
         self.function, self.served, self.limits, self.reason = function, served, limits, reason
         self.name = name
-        self._known = None if reason else known_arguments(function)
-        self._kinds = () if reason or name == "to_torch" else kinds_of(function)
+        self._known = None if reason or self.parameters.open else self.parameters.names
+        self._kinds = () if reason or name == "to_torch" else self.parameters.kinds()
         self._golden: Callable[..., Any] | None = None
         self.preprocess_golden_function_inputs = self.postprocess_golden_function_outputs = None
         functools.update_wrapper(self, function, assigned=("__doc__",), updated=())
+        if name in OPERATIONS:
+            raise ValueError(f"ttnn.{name} is there already: give the function another name")
         OPERATIONS[name] = self
 
     @property
     def golden_function(self) -> Callable[..., Any] | None:
-        """A torch function for comparison; no operation computes by it."""
+        """A torch function for comparison; operations never compute with it."""
         if self._golden is None:
             from ..golden.functions import golden_of
 
@@ -93,8 +100,15 @@ class Operation:
             _told(_after, "Post", self, args, kwargs, made)
         return made
 
+    def taken(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The keyword arguments, except those that have no effect and are not in the function's signature."""
+        known = self._known
+        if known is None or not kwargs:
+            return kwargs
+        return {key: value for key, value in kwargs.items() if key in known or key not in NEUTRAL}
+
     def _check_arguments(self, kwargs: dict[str, Any]) -> None:
-        """Raise TypeError for an argument that the function would let go of."""
+        """Raise TypeError for an argument that the function would ignore."""
         known = self._known or frozenset()
         for name in kwargs:
             if name not in known and name not in NEUTRAL:
@@ -102,7 +116,7 @@ class Operation:
                 raise TypeError(f"{self.__name__}(): incompatible function arguments: {text}")
 
     def _observed(self, observers: list[Any], args: Any, kwargs: Any) -> Any:
-        """A call with those that are told of it around it, the first one outermost."""
+        """The result of a call that runs inside of the observers; the first observer is outermost."""
         if not observers:
             return self._called(args, kwargs, WATCHERS[-1] if WATCHERS else None)
         with observers[0](self, args, kwargs) as told:
@@ -118,7 +132,7 @@ class Operation:
         made = use = None
         try:
             with guarded(name, lambda text: what_is_kept(text, [*args, *kwargs.values()])):
-                made = self.function(*args, **kwargs)
+                made = self.function(*args, **self.taken(kwargs))
                 if _local.depth == 1:
                     use = use_of_l1(self, args, kwargs, made, watcher is not None)
         finally:
@@ -126,6 +140,11 @@ class Operation:
             if watcher is not None:
                 watcher.ended(made, use)
         return made
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__signature__":  # for inspect.signature and help
+            return self.parameters.signature()
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __hash__(self) -> int:
         return hash(self.python_fully_qualified_name)
@@ -138,7 +157,7 @@ class Operation:
 
 
 def reporters() -> list[Callable[..., Any]]:
-    """What CONFIG asks for around each call outside of fast runtime mode."""
+    """The observers that CONFIG asks for outside of fast runtime mode."""
     wanted = {
         "logged": SETTINGS.enable_logging and SETTINGS.report_name,
         "compared": SETTINGS.enable_comparison_mode,
@@ -147,7 +166,7 @@ def reporters() -> list[Callable[..., Any]]:
 
 
 def _check_queue(number: int, given: list[Any]) -> None:
-    """Raise RuntimeError for a queue that the device of an operation has not."""
+    """Raise RuntimeError for a queue that the operation's device does not have."""
     devices = (x._device if isinstance(x, Tensor) else x for x in [*tensors_within(given), *given])
     for device in devices:
         if isinstance(device, MeshDevice):
@@ -157,46 +176,40 @@ def _check_queue(number: int, given: list[Any]) -> None:
 def _told(hooks: list[Callable[..., Any]], when: str, *args: Any) -> None:
     for hook in list(hooks):
         if hook(*args) is not None:
-            raise RuntimeError(f"{when}-operation hook {hook} returned not None")
+            raise RuntimeError(f"{when}-operation hook {hook} must return None")
 
 
-_NO_PROGRAM = {
-    "to_torch",
-    "from_torch",
-    "as_tensor",
-    "from_device",
-    "deallocate",
-    "to_device",
-    "get_memory_config",
-}
+_NO_PROGRAM = TRANSFERS | {"get_memory_config"}
 
 
-_DRAWN = ("rand", "randn")  # programs without tensors as inputs
-_NO_MATTER = ("seed",)  # of those: one program for all
+_DRAWN = ("rand", "randn")  # functions whose ttnn program has no input tensor
+_NO_MATTER = ("seed",)  # arguments of _DRAWN on which the ttnn program does not depend
 
 
 def _count(name: str, args: Any, kwargs: Any) -> None:
-    """A call on device tensors is a program of the device, one for all calls of equal arguments."""
+    """Count a call on device tensors as a ttnn program of the device; calls of equal arguments share a ttnn
+    program."""
     if name in _NO_PROGRAM:
         return
     given = [*args, *kwargs.values()]
     device = next((x._device for x in tensors_within(given) if x._device is not None), None)
     if device is None and name in _DRAWN:
-        device = next((x for x in given if hasattr(x, "programs")), None)
+        device = next((x for x in given if hasattr(x, "cached_programs")), None)
     if device is not None and device.caches_programs:
         known = {k: _key(v) for k, v in sorted(kwargs.items()) if name not in _DRAWN or k not in _NO_MATTER}
         special = OPERATIONS[name].program_key
         if special is not None:
-            device.programs.add((name, special(args, kwargs)))
+            device.cached_programs.add((name, special(args, kwargs)))
         elif OPERATIONS[name].is_binary and len(args) > 1:
-            device.programs.add((name, _pair(*args[:2]), *map(_key, args[2:]), *known.items()))
+            device.cached_programs.add((name, _pair(*args[:2]), *map(_key, args[2:]), *known.items()))
         else:
-            device.programs.add((name, *map(_key, args), *known.items()))
+            device.cached_programs.add((name, *map(_key, args), *known.items()))
 
 
 def _pair(a: Any, b: Any) -> Any:
-    """What the program of two operands depends on: how they broadcast within tiles, neither their other sizes
-    nor the value of a number. Rows and shards have programs of their shapes."""
+    """The key of the ttnn program of two operands. It has their dtypes, their memories and which of them is
+    broadcast inside of tiles, but neither their sizes nor the value of a number. In ROW_MAJOR or in shards it
+    has their shapes, too."""
     operands = [x for x in (a, b) if isinstance(x, Tensor)]
     if any(x.layout is Layout.ROW_MAJOR or x.is_sharded() for x in operands):
         return tuple(_key(x) if isinstance(x, Tensor) else None for x in (a, b))
@@ -209,8 +222,9 @@ def _pair(a: Any, b: Any) -> Any:
 
 
 def elementwise_key(args: Any, kwargs: Any) -> Any:
-    """What the program of an elementwise function of one tensor depends on: in tiles outside of shards not
-    the shape, as how many tiles there are is said when it runs (unary_device_operation.cpp)."""
+    """The key of the ttnn program of an elementwise function of one tensor. It has the shape only if the
+    tensor is in ROW_MAJOR or sharded; else the number of tiles is an argument at run time
+    (unary_device_operation.cpp)."""
 
     def key(value: Any) -> Any:
         if isinstance(value, Tensor) and value.layout is Layout.TILE and not value.is_sharded():
@@ -228,14 +242,23 @@ def _key(value: Any) -> Any:
     return value if isinstance(value, (int, float, str, bool, type(None))) else repr(value)
 
 
-def operation(name: str, served: str = "", limits: str = "") -> Callable[[Callable[..., Any]], Operation]:
-    """Decorates the body of the ttnn function of that name (without "ttnn.")."""
-    return lambda function: Operation(name, function, served, limits)
+def operation(
+    name: str, served: str = "", limits: str = "", doc: str = "", **how: Any
+) -> Callable[[Callable[..., Any]], Operation]:
+    """A decorator of the body of a ttnn function; ``name`` is without "ttnn.". The body's signature says
+    which arguments are tensors; ``how`` are the arguments of bodies.around, which places the result. Keywords
+    without effect (NEUTRAL) may be left out of the signature. ``doc`` replaces the body's docstring."""
+
+    def made(body: Callable[..., Any]) -> Operation:
+        body.__doc__ = doc or body.__doc__
+        return Operation(name, around(body, **how), served, limits)
+
+    return made
 
 
 def declined(name: str, reason: str) -> Operation:
-    """A function that is there by name, so that a module which mentions it loads; a call says why it is not
-    done."""
+    """A function that exists so that modules which mention it can be imported; each call raises Unsupported
+    with the reason."""
 
     def refuse(*_: Any, **__: Any) -> Any:
         raise Unsupported(f"ttnn.{name} is not supported: {reason}", op=f"ttnn.{name}")
@@ -245,7 +268,7 @@ def declined(name: str, reason: str) -> Operation:
 
 @contextmanager
 def register_pre_operation_hook(hook: Callable[..., Any]) -> Iterator[None]:
-    """hook(operation, args, kwargs) before each operation of the block; not in fast runtime mode."""
+    """Call hook(operation, args, kwargs) before each operation of the block, unless in fast runtime mode."""
     _before.append(hook)
     try:
         yield
@@ -255,7 +278,8 @@ def register_pre_operation_hook(hook: Callable[..., Any]) -> Iterator[None]:
 
 @contextmanager
 def register_post_operation_hook(hook: Callable[..., Any]) -> Iterator[None]:
-    """hook(operation, args, kwargs, output) after each operation of the block; not in fast runtime mode."""
+    """Call hook(operation, args, kwargs, output) after each operation of the block, unless in fast runtime
+    mode."""
     _after.append(hook)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Parameters by names, and their files: ttnn.model_preprocessing's dicts and its cache."""
+"""Parameters by name, and the files that keep them: the dicts and the cache of ttnn.model_preprocessing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ParameterList(list[Any]):
 
 
 class ParameterDict(dict[Any, Any]):
-    """The parameters of a module: parameters.layer.weight."""
+    """The parameters of a module, by name; also as attributes: parameters.layer.weight."""
 
     __delattr__ = dict.__delitem__
 
@@ -46,34 +46,26 @@ class ParameterDict(dict[Any, Any]):
 
 
 class ModuleArgs(ParameterDict):
-    """What a module was called with, as its ttnn function takes it."""
+    """Arguments of a module's call, in the form that the ttnn function of the module takes."""
 
 
-class Conv2dArgs(ModuleArgs):
-    """Of conv2d."""
+def _kind(name: str, function: str) -> Any:
+    return type(name, (ModuleArgs,), {"__doc__": f"Arguments of {function}.", "__module__": __name__})
 
 
-class ConvTranspose2dArgs(ModuleArgs):
-    """Of conv_transpose2d."""
-
-
-class MaxPool2dArgs(ModuleArgs):
-    """Of max_pool2d."""
-
-
-class GroupNormArgs(ModuleArgs):
-    """Of group_norm."""
+Conv2dArgs, ConvTranspose2dArgs = (
+    _kind("Conv2dArgs", "conv2d"),
+    _kind("ConvTranspose2dArgs", "conv_transpose2d"),
+)
+MaxPool2dArgs, GroupNormArgs = _kind("MaxPool2dArgs", "max_pool2d"), _kind("GroupNormArgs", "group_norm")
 
 
 def make_parameter_dict(dictionary: Mapping[Any, Any]) -> ParameterDict:
-    """A ParameterDict of dicts in dicts."""
+    """A ParameterDict with the contents of nested dicts."""
     if isinstance(dictionary, ParameterDict):
         return dictionary
     inner = {k: make_parameter_dict(v) for k, v in dictionary.items() if isinstance(v, dict)}
     return ParameterDict({**dictionary, **inner})
-
-
-# **************** files ****************
 
 
 def _git_hash() -> str:
@@ -85,8 +77,8 @@ def _git_hash() -> str:
 
 
 def cached(name: str, version: str | None, made: Callable[[], Any]) -> Any:
-    """Parameters by a model's name: from files where these are of ``version`` (None: the git hash), else of
-    ``made()``, which are then kept."""
+    """The parameters of the model ``name``, from its files if these are of ``version`` (None: the git hash),
+    else from ``made()``; the files then keep the new parameters."""
     version = version or _git_hash()
     folder = Path(SETTINGS.model_cache_path) / name.replace("/", "_")
     marked = folder / "version.txt"
@@ -136,9 +128,8 @@ def _read(folder: Path) -> Any:
         elif path.suffix == ".args":
             kind, found = json.loads(path.read_text())
             types = {k: DataType[v[0]] for k, v in found.items() if k in _TYPES}
-            made[key] = _ARGS[kind](
-                {k: tuple(v) if isinstance(v, list) else v for k, v in found.items()} | types
-            )
+            plain = {k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}
+            made[key] = _ARGS[kind](plain | types)
     if made and all(isinstance(key, int) for key in made):
         return ParameterList([made[key] for key in sorted(made)])
     return made

@@ -1,8 +1,8 @@
-"""ttnn.model_preprocessing: the parameters of torch modules as ttnn tensors, by the names of the modules.
+"""ttnn.model_preprocessing: the parameters of torch modules as ttnn tensors, with the names of the modules.
 
-Weights of linear layers are transposed, their biases and those of norms are rows, tables of embeddings are
-rows; all in bfloat16. A caller's preprocessor may do a module otherwise. With a model's name and
-CONFIG.enable_model_cache the tensors are kept in files.
+Weights of linear layers are transposed; biases, and the parameters of norms, become tensors of one row;
+tables of embeddings are in ROW_MAJOR. All are bfloat16. A caller's preprocessor may convert a module in
+another way. With a model's name and CONFIG.enable_model_cache the tensors are kept in files.
 """
 
 from __future__ import annotations
@@ -53,30 +53,30 @@ TILE = Layout.TILE
 def preprocess_linear_weight(
     weight: Any, *, dtype: DataType, layout: Layout = TILE, weights_mesh_mapper: Any = None
 ) -> Any:
-    """[out, in] as [in, out]. ``weights_mesh_mapper`` is of several chips, and there is one."""
+    """A weight [out, in] as [in, out]. ``weights_mesh_mapper`` has no effect on one chip."""
     return from_torch(weight.T.contiguous(), dtype=dtype, layout=layout, mesh_mapper=weights_mesh_mapper)
 
 
 def preprocess_linear_bias(
     bias: Any, *, dtype: DataType, layout: Layout = TILE, weights_mesh_mapper: Any = None
 ) -> Any:
-    """[n] as [1, n]."""
+    """A bias [n] as [1, n]."""
     return from_torch(bias.reshape((1, -1)), dtype=dtype, layout=layout, mesh_mapper=weights_mesh_mapper)
 
 
 def preprocess_layernorm_parameter(parameter: Any, *, dtype: DataType, layout: Layout = TILE) -> Any:
-    """[n] as [1, n]."""
+    """A parameter [n] as [1, n]."""
     return from_torch(parameter.reshape((1, -1)), dtype=dtype, layout=layout)
 
 
 def preprocess_embedding_weight(weight: Any, *, dtype: DataType) -> Any:
-    """The table row by row."""
+    """A table of embeddings in ROW_MAJOR."""
     return from_torch(weight, dtype=dtype)
 
 
 def fold_batch_norm2d_into_conv2d(conv: Any, bn: Any) -> tuple[Any, Any]:
-    """(weight, bias) of a convolution that does the norm behind it, too. Raises RuntimeError for a norm
-    without statistics."""
+    """(weight, bias) of a convolution that includes the batch norm after it. Raises RuntimeError for a norm
+    without running statistics."""
     if not bn.track_running_stats:
         raise RuntimeError("BatchNorm2d must have track_running_stats=True to be folded into Conv2d")
     factor = bn.weight / (bn.running_var + bn.eps).sqrt()
@@ -84,11 +84,11 @@ def fold_batch_norm2d_into_conv2d(conv: Any, bn: Any) -> tuple[Any, Any]:
     return conv.weight * factor[:, None, None, None], bias * factor + bn.bias
 
 
-# **************** many ****************
+# **************** many parameters ****************
 
 
 def default_preprocessor(model: Any, name: str, ttnn_module_args: Any) -> ParameterDict:
-    """The parameters of a linear layer, a layer norm or an embedding; of others none."""
+    """The parameters of a linear layer, a layer norm or an embedding; an empty dict for other modules."""
     import torch
 
     kind, made = DataType.BFLOAT16, {}
@@ -105,7 +105,7 @@ def default_preprocessor(model: Any, name: str, ttnn_module_args: Any) -> Parame
 
 
 def _type_of(parameter: Any) -> DataType:
-    """The ttnn type of a parameter that no layer names: floats as bfloat16."""
+    """The ttnn type of a parameter of other layers: bfloat16 for floats."""
     found = OF_NUMPY.get(str(parameter.dtype).removeprefix("torch."), DataType.BFLOAT16)
     return DataType.BFLOAT16 if found.is_float else found
 
@@ -128,8 +128,8 @@ def convert_torch_model_to_ttnn_model(
     name: str,
     ttnn_module_args: Any,
 ) -> Any:
-    """The parameters of a module and its parts. A module that ``convert_to_ttnn(module, name)`` leaves out
-    keeps torch's. Raises RuntimeError where a layer's parameters are not all served."""
+    """The parameters of a module and of its parts. A module for which ``convert_to_ttnn(module, name)`` is
+    false keeps torch's tensors. Raises RuntimeError if some of a layer's parameters were not converted."""
     import torch
 
     how: dict[str, Any] = {"convert_to_ttnn": convert_to_ttnn, "custom_preprocessor": custom_preprocessor}
@@ -181,7 +181,8 @@ def preprocess_remaining_children_and_parameters(
     *,
     already_preprocessed_children: Any,
 ) -> Any:
-    """The rest of a module, of which a caller's preprocessor did ``already_preprocessed_children``."""
+    """The parameters of a module together with the parameters of the module's parts that are not among
+    ``already_preprocessed_children``."""
     for key, child in model.named_children():
         if key not in already_preprocessed_children:
             parameters[key] = convert_torch_model_to_ttnn_model(
@@ -198,7 +199,7 @@ def preprocess_remaining_children_and_parameters(
 
 
 def move_to_device(value: Any, device: Any) -> Any:
-    """All tensors of parameters on a device, in place."""
+    """Move all tensors of parameters to a device, in place."""
     if isinstance(value, ParameterDict):
         value.update({key: move_to_device(one, device) for key, one in value.items()})
     elif isinstance(value, ParameterList):
@@ -208,7 +209,7 @@ def move_to_device(value: Any, device: Any) -> Any:
     return value
 
 
-# **************** what modules were called with ****************
+# **************** arguments of modules ****************
 
 _PLAIN = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups")
 
@@ -235,8 +236,8 @@ def _args_of(module: Any, shape: Any, device: Any) -> ModuleArgs | None:
 
 
 def infer_ttnn_module_args(*, model: Any, run_model: Callable[[Any], Any] | None, device: Any) -> Any:
-    """By the names of a model's parts what convolutions, pools and group norms were called with, from a
-    traced run; None without one."""
+    """The arguments of convolutions, pools and group norms in a traced run of the model, by the names of the
+    model's parts; None if there is no ``run_model``."""
     from ..graphs.nodes import TorchModule
     from ..graphs.traced import get_graph
     from ..graphs.tracer import trace
@@ -263,7 +264,7 @@ def infer_ttnn_module_args(*, model: Any, run_model: Callable[[Any], Any] | None
 
 
 def _with_args(parameters: Any, args: Any) -> Any:
-    """The parameters with what modules were called with as ``ttnn_module_args``."""
+    """The parameters, with ``args`` of each module's call added as ``ttnn_module_args``."""
     if isinstance(args, ModuleArgs):
         parameters["ttnn_module_args"] = type(args)({k: v for k, v in args.items() if k != "device"})
     else:
@@ -301,10 +302,10 @@ def preprocess_model(
     reader_patterns_cache: Any = None,
 ) -> Any:
     """The parameters of ``initialize_model()``, on ``device`` if there is one. With ``model_name`` and
-    CONFIG.enable_model_cache they come from files where these are of ``version`` (None: the git hash).
-    ``run_model`` runs the model once, to see what its parts are called with. ``reader_patterns_cache`` was
-    of an older conv2d. Raises RuntimeError where there are neither files nor a model, Unsupported for pools
-    and convolutions as objects."""
+    CONFIG.enable_model_cache they come from files, if these are of ``version`` (None: the git hash).
+    ``run_model`` runs the model once, which shows the arguments of its parts. ``reader_patterns_cache``
+    belonged to an older conv2d and is not read. Raises RuntimeError if there are neither files nor a model,
+    Unsupported for pools and convolutions as objects."""
 
     def made() -> Any:
         if initialize_model is None:
@@ -324,9 +325,7 @@ def preprocess_model(
     return parameters if device is None else move_to_device(parameters, device)
 
 
-def preprocess_model_parameters(**given: Any) -> Any:
-    """preprocess_model without a run."""
-    return preprocess_model(**given)
+preprocess_model_parameters = preprocess_model
 
 
 def _has_args(value: Any) -> bool:

@@ -1,4 +1,5 @@
-"""What ttnn would run on the card for a call, and what that holds in L1.
+"""Card programs that ttnn would run for a call, and the L1 that the card programs use.
 
-Read: configs and windows (values that callers give), card_programs (a call's programs), l1 (what they hold).
+Read: configs and windows (values that callers give), card_programs (the card programs of a call), l1 (the
+contents of L1 under them).
 """

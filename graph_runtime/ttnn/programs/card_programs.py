@@ -1,7 +1,8 @@
-"""From a call to the programs that ttnn would run for it, and what these open in L1 (costs/factories).
+"""The card programs that ttnn would run for a call, and the buffers that the card programs open in L1
+(costs/factories).
 
-``programs_of`` answers for the operations that the table at the end has; None says that the factory of an
-operation, or of this form of it, is not known here.
+``stages_of`` serves the operations of the table at the end; None means that no factory here covers the
+operation or this form of it.
 """
 
 from __future__ import annotations
@@ -12,56 +13,23 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...base.machine.layout import DRAM, L1, ROW_MAJOR, TILE
-from ...costs.factories import (
-    CardOperand,
-    CardProgram,
-    CardStage,
-    Convolution,
-    HaloWindow,
-    ProductBlocks,
-    attention,
-    binary,
-    concatenated,
-    concatenated_heads,
-    convolution,
-    copied,
-    embedded,
-    layer_norm,
-    pool,
-    product,
-    reduced,
-    resharded,
-    sharded_layer_norm,
-    sharded_softmax,
-    simple_blocks,
-    softmax,
-    split_heads,
-    ternary,
-    tilized,
-    transposed,
-    unary,
-    untilized,
-)
+from ...costs import factories
+from ...costs.factories import CardOperand, CardProgram, CardStage, Convolution, HaloWindow, ProductBlocks
 from ...costs.factories.products import Sums
 from ..devices.mesh_device import MeshDevice
 from ..memory.configs import MemoryConfig
 from ..memory.cores import coord
+from ..memory.placing import SCHEMES
 from ..memory.values import BufferType, DataType, Layout, ShardOrientation, TensorMemoryLayout
 from ..registry import OPERATIONS
 from ..tensors.tensor import Tensor
 from . import configs as kc
 from .windows import Conv2dConfig, pair, sides
 
-_SCHEMES = {
-    TensorMemoryLayout.HEIGHT_SHARDED: "height",
-    TensorMemoryLayout.WIDTH_SHARDED: "width",
-    TensorMemoryLayout.BLOCK_SHARDED: "block",
-}
-
 
 class Call:
-    """A call of an operation: ``name`` without "ttnn.", its arguments by their names, its tensors in order,
-    what it returned (``results``), the device."""
+    """A call of an operation: ``name`` without "ttnn.", ``values`` of its arguments by name, its ``inputs``
+    (tensors, in order), its ``results`` and its device."""
 
     def __init__(self, name: str, values: Mapping[str, Any], results: list[Tensor], device: MeshDevice):
         self.name, self.values, self.results, self.device = name, values, results, device
@@ -72,7 +40,7 @@ class Call:
         return default if found is None else found
 
     def format(self, name: str) -> str:
-        """The format of a tensor among the arguments, "" where it was not given."""
+        """The storage format of a tensor among the arguments, "" if it is absent."""
         found = self.values.get(name)
         return "" if found is None else str(found.dtype.stored[1])
 
@@ -86,7 +54,7 @@ class Call:
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Cores of the device across and down."""
+        """Numbers of the device's cores: (across, down)."""
         return self.device.core_grid.x, self.device.core_grid.y
 
     @property
@@ -95,17 +63,17 @@ class Call:
 
     @property
     def l1(self) -> int:
-        """Bytes of a core's L1, with what tensors and buffers cannot have."""
+        """Bytes of a core's L1, including the part that tensors and buffers cannot use."""
         return self.device.chip.descriptor.memory(L1).bank_bytes
 
     def wide(self, default: bool) -> bool:
-        """Whether Dst has 32 bits."""
+        """Whether Dst holds 32 bits."""
         config = self.get("compute_kernel_config") or self.get("compute_config")
         return default if config is None else bool(config.fp32_dest_acc_en)
 
 
 def flat(values: Any) -> list[Tensor]:
-    """The tensors in nested lists."""
+    """The tensors in nested lists and tuples, in order."""
     found: list[Tensor] = []
     for value in values:
         if isinstance(value, Tensor):
@@ -116,14 +84,15 @@ def flat(values: Any) -> list[Tensor]:
 
 
 def call_of(operation: Any, args: Any, kwargs: Any, made: Any, device: MeshDevice) -> Call:
-    """A call that was made, its arguments by the names of the operation's own."""
+    """A finished call; its arguments have the names of the operation's signature."""
     signature = _signatures.get(operation.name)
     if signature is None:
-        signature = _signatures[operation.name] = inspect.signature(operation.function)
+        signature = _signatures[operation.name] = inspect.signature(operation)
     values: dict[str, Any] = {}
-    for name, value in signature.bind(*args, **kwargs).arguments.items():
+    for name, value in signature.bind(*args, **operation.taken(kwargs)).arguments.items():
         kind = signature.parameters[name].kind
         values.update(value if kind is inspect.Parameter.VAR_KEYWORD else {name: value})
+    values |= {key: value for key, value in kwargs.items() if key not in values}
     results = [x for x in flat([made]) if x._device is device]
     return Call(operation.name, values, results, device)
 
@@ -132,7 +101,7 @@ _signatures: dict[str, inspect.Signature] = {}
 
 
 def operand(x: Tensor) -> CardOperand:
-    """A tensor as the factories see it."""
+    """A tensor in the form in which the factories take operands."""
     config, format = x.memory_config(), x.dtype.stored[1]
     memory = DRAM if config.buffer_type is BufferType.DRAM else L1
     shape, layout = tuple(x.shape), TILE if x.layout is Layout.TILE else ROW_MAJOR
@@ -143,11 +112,11 @@ def operand(x: Tensor) -> CardOperand:
     cores = (box.y, box.x) if box.x * box.y == spec.grid.num_cores() else (1, spec.grid.num_cores())
     turned = spec.orientation is ShardOrientation.COL_MAJOR
     shard = (int(spec.shape[0]), int(spec.shape[1]))
-    return CardOperand(shape, format, layout, memory, _SCHEMES[config.memory_layout], shard, cores, turned)
+    return CardOperand(shape, format, layout, memory, SCHEMES[config.memory_layout], shard, cores, turned)
 
 
-def programs_of(call: Call) -> list[CardStage] | None:
-    """The programs of a call, in order; None where they are not known."""
+def stages_of(call: Call) -> list[CardStage] | None:
+    """The card programs of a call, in order; None if no factory here covers the call."""
     if not call.inputs or not call.results or any(_strange(x) for x in (*call.inputs, *call.results)):
         return None
     found = _TABLE.get(call.name) or _FAMILIES.get(
@@ -158,7 +127,8 @@ def programs_of(call: Call) -> list[CardStage] | None:
 
 
 def _strange(x: Tensor) -> bool:
-    """Forms that no factory here is for: no elements, ND shards, blocks on no rectangle, other tiles."""
+    """Whether no factory here covers the tensor, because it has no elements, ND shards, block shards on cores
+    that are no rectangle, or tiles other than 32x32."""
     config: MemoryConfig = x.memory_config()
     if config.nd_shard_spec is not None or not math.prod(x.shape) or tuple(x.tile.tile_shape) != (32, 32):
         return True
@@ -172,20 +142,12 @@ def _strange(x: Tensor) -> bool:
 
 
 def _unary(call: Call) -> CardProgram:
-    return unary(call.first, call.made)
+    return factories.unary(call.first, call.made)
 
 
 def _binary(call: Call) -> CardProgram:
     b = operand(call.inputs[1]) if len(call.inputs) > 1 else None
-    return binary(call.first, b, call.made)
-
-
-def _ternary(call: Call) -> CardProgram:
-    return ternary([operand(x) for x in call.inputs[:3]], call.made)
-
-
-def _reduced(call: Call) -> CardProgram:
-    return reduced(call.first, call.made, call.wide(True), call.name == "min")
+    return factories.binary(call.first, b, call.made)
 
 
 def _mask(call: Call) -> str:
@@ -199,11 +161,13 @@ def _softmax(call: Call) -> CardProgram | None:
     config = call.get("program_config")
     if isinstance(config, kc.SoftmaxShardedMultiCoreProgramConfig):
         grid = coord(config.compute_with_storage_grid_size)
-        return sharded_softmax(x, config.block_h, config.block_w, wide, stable, _mask(call), grid.x * grid.y)
+        return factories.sharded_softmax(
+            x, config.block_h, config.block_w, wide, stable, _mask(call), grid.x * grid.y
+        )
     rank, dim = len(x.shape), call.get("dim", -1)
     if x.layout != TILE or (call.name == "softmax" and dim not in (-1, rank - 1)):
         return None
-    return softmax(x, call.made, call.l1, wide, stable, _mask(call))
+    return factories.softmax(x, call.made, call.l1, wide, stable, _mask(call))
 
 
 def _norm(call: Call) -> CardProgram | None:
@@ -217,8 +181,8 @@ def _norm(call: Call) -> CardProgram | None:
     elif x.sharded:
         grid, down, across = (x.cores[1], x.cores[0]), x.shard[0] // 32, x.shard[1] // 32
     else:
-        return layer_norm(x, call.made, call.l1, wide, weight, bias, added, rms)
-    return sharded_layer_norm(x, down, across, grid, wide, weight, bias, added, rms)
+        return factories.layer_norm(x, call.made, call.l1, wide, weight, bias, added, rms)
+    return factories.sharded_layer_norm(x, down, across, grid, wide, weight, bias, added, rms)
 
 
 # **************** products, images ****************
@@ -243,7 +207,7 @@ def _product(call: Call) -> CardProgram | None:
     sums = Sums(call.wide(float32), packed)
     blocks = _blocks(call, a, b, result, bias, sums)
     turned, aligned = bool(call.get("transpose_a")), call.device.chip.descriptor.memory(DRAM).alignment
-    return product(a, b, result, blocks, bias, sums, turned, aligned)
+    return factories.product(a, b, result, blocks, bias, sums, turned, aligned)
 
 
 def _blocks(
@@ -253,7 +217,7 @@ def _blocks(
     if config is None:
         named = None if chosen is None else (chosen.x, chosen.y)
         free = call.device.chip.descriptor.memory(L1).usable
-        return simple_blocks(a, b, result, call.grid, free, sums, bias, named)
+        return factories.simple_blocks(a, b, result, call.grid, free, sums, bias, named)
     if isinstance(config, kc.MatmulMultiCoreReuseMultiCast1DProgramConfig):
         kind = "1d a" if config.mcast_in0 else "1d b"
     else:
@@ -276,17 +240,17 @@ def _convolution(call: Call) -> list[CardStage] | None:
     config: Any = call.get("conv_config") or Conv2dConfig()
     image = call.first
     layout = config.shard_layout or call.inputs[0].memory_config().memory_layout
-    if layout not in _SCHEMES or call.get("groups", 1) == call.get("in_channels"):
-        return None  # a scheme that ttnn would look for itself; depthwise kernels
+    if layout not in SCHEMES or call.get("groups", 1) == call.get("in_channels"):
+        return None  # ttnn would choose a scheme, or run its kernels for depthwise convolutions
     if image.memory == DRAM and call.get("slice_config") is None and not image.sharded:
-        return None  # worked on in slices
+        return None  # ttnn would compute the image in slices
     weight = call.values["weight_tensor"]
     compute = call.get("compute_config")
     conv = Convolution(
         _window(call),
         call.values["in_channels"],
         call.values["out_channels"],
-        image.scheme or _SCHEMES[layout],
+        image.scheme or SCHEMES[layout],
         call.grid,
         weights=(config.weights_dtype or weight.dtype).stored[1],
         result=call.results[0].dtype.stored[1],
@@ -304,7 +268,7 @@ def _convolution(call: Call) -> list[CardStage] | None:
         reshard=bool(config.reshard_if_not_optimal),
         turned=bool(config.transpose_shards),
     )
-    return convolution(conv, image)
+    return factories.convolution(conv, image)
 
 
 def _pool(call: Call) -> list[CardStage] | None:
@@ -312,7 +276,7 @@ def _pool(call: Call) -> list[CardStage] | None:
         return None
     average = call.name == "avg_pool2d"
     padded = any(_window(call).pads) and not call.get("count_include_pad", True)
-    return pool(call.first, call.made, _window(call), call.values["channels"], average, not padded)
+    return factories.pool(call.first, call.made, _window(call), call.values["channels"], average, not padded)
 
 
 # **************** moves ****************
@@ -321,28 +285,23 @@ def _pool(call: Call) -> list[CardStage] | None:
 def _moved(call: Call) -> CardProgram | None:
     x, made = call.first, call.made
     if x.sharded or made.sharded:
-        return resharded(x, made, call.device.chip.descriptor.memory(DRAM).alignment)
-    return copied(x, made)
+        return factories.resharded(x, made, call.device.chip.descriptor.memory(DRAM).alignment)
+    return factories.copied(x, made)
 
 
 def _laid_out(call: Call) -> CardProgram | None:
     x, made = call.first, call.made
     if x.layout == made.layout:
-        return unary(x, made) if x.format != made.format and x.layout == TILE else None
+        return factories.unary(x, made) if x.format != made.format and x.layout == TILE else None
     if not x.shape:
         return None
-    return tilized(x, made) if made.layout == TILE else untilized(x, made, call.cores)
+    return factories.tilized(x, made) if made.layout == TILE else factories.untilized(x, made, call.cores)
 
 
 def _transposed(call: Call) -> CardProgram:
     x, made = call.first, call.made
     swaps = call.name == "transpose" and x.shape[:-2] == made.shape[:-2]
-    return transposed(x, made) if swaps and not x.sharded else copied(x, made)
-
-
-def _embedded(call: Call) -> CardProgram:
-    table = operand(call.inputs[1])
-    return embedded(table, call.made, math.prod(call.first.shape) > call.cores)
+    return factories.transposed(x, made) if swaps and not x.sharded else factories.copied(x, made)
 
 
 def _attention(call: Call) -> CardProgram | None:
@@ -354,16 +313,21 @@ def _attention(call: Call) -> CardProgram | None:
         cores = grid.x * grid.y
     if call.get("sliding_window_size") or call.get("attention_sink") is not None:
         return None
-    return attention(q, k, v, call.made, chunks, cores, call.get("is_causal", True), call.format("attn_mask"))
+    return factories.attention(
+        q, k, v, call.made, chunks, cores, call.get("is_causal", True), call.format("attn_mask")
+    )
 
 
-_FAMILIES: dict[str, Callable[[Call], Any]] = {  # by the module of operations/elementwise
+_FAMILIES: dict[str, Callable[[Call], Any]] = {  # module of operations/elementwise -> card program of a call
     "unary": _unary,
     "binary": _binary,
-    "ternary": _ternary,
+    "ternary": lambda call: factories.ternary([operand(x) for x in call.inputs[:3]], call.made),
 }
 _TABLE: dict[str, Callable[[Call], Any]] = {
-    **dict.fromkeys(("sum", "mean", "max", "min"), _reduced),
+    **dict.fromkeys(
+        ("sum", "mean", "max", "min"),
+        lambda call: factories.reduced(call.first, call.made, call.wide(True), call.name == "min"),
+    ),
     **dict.fromkeys(("softmax", "softmax_in_place", "scale_mask_softmax"), _softmax),
     **dict.fromkeys(("scale_mask_softmax_in_place", "transformer.attention_softmax"), _softmax),
     "transformer.attention_softmax_": _softmax,
@@ -377,9 +341,13 @@ _TABLE: dict[str, Callable[[Call], Any]] = {
     **dict.fromkeys(("tilize_with_zero_padding", "untilize_with_unpadding"), _laid_out),
     **dict.fromkeys(("transpose", "permute"), _transposed),
     "typecast": _unary,
-    "concat": lambda call: concatenated(call.made),
-    "embedding": _embedded,
+    "concat": lambda call: factories.concatenated(call.made),
+    "embedding": lambda call: factories.embedded(
+        operand(call.inputs[1]), call.made, math.prod(call.first.shape) > call.cores
+    ),
     "transformer.scaled_dot_product_attention": _attention,
-    "experimental.nlp_concat_heads": lambda call: concatenated_heads(call.first),
-    "experimental.split_query_key_value_and_split_heads": lambda c: split_heads(c.first, c.first.sharded),
+    "experimental.nlp_concat_heads": lambda call: factories.concatenated_heads(call.first),
+    "experimental.split_query_key_value_and_split_heads": lambda call: factories.split_heads(
+        call.first, call.first.sharded
+    ),
 }

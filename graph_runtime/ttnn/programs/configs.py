@@ -30,8 +30,8 @@ __all__ = [
 
 @dataclass
 class DeviceComputeKernelConfig:
-    """``math_fidelity`` and ``fp32_dest_acc_en`` are acted on in matrix products and convolutions; the others
-    concern silicon's speed and approximations, which results here do not have."""
+    """``math_fidelity`` and ``fp32_dest_acc_en`` take effect in matrix products and convolutions; the other
+    fields concern silicon's speed and approximations, which do not exist here."""
 
     math_fidelity: MathFidelity = MathFidelity.LoFi
     math_approx_mode: bool = True
@@ -48,25 +48,22 @@ GrayskullComputeKernelConfig = DeviceComputeKernelConfig
 def init_device_compute_kernel_config(
     arch: Any, compute_kernel_config: DeviceComputeKernelConfig | None = None, **fields: Any
 ) -> DeviceComputeKernelConfig:
-    """The configuration that was given, or one of the fields."""
+    """The given configuration, or, if none is given, a new configuration with the given fields."""
     return compute_kernel_config or DeviceComputeKernelConfig(**fields)
 
 
 def numerics(config: DeviceComputeKernelConfig | None, fidelity: MathFidelity) -> dict[str, str]:
-    """The attributes of a matrix product: those of a configuration, or an operation's default fidelity with
-    sums in 32 bits."""
+    """Numerics attributes of a matrix product: those of the configuration, or, without one, the operation's
+    default fidelity with sums in 32 bits."""
     fp32 = True
     if config is not None:
         fidelity, fp32 = config.math_fidelity, config.fp32_dest_acc_en
     return {"fidelity": fidelity.name, "dst": "fp32" if fp32 else "bf16"}
 
 
-# **************** programs ****************
-
-
-@dataclass
-class MatmulMultiCoreReuseProgramConfig:
-    """Blocks of the result a core, operands not shared between cores. Sizes in tiles."""
+@dataclass(kw_only=True)
+class _Blocks:
+    """Blocks of the result for each core. Sizes are in tiles."""
 
     compute_with_storage_grid_size: Any
     in0_block_w: int = 1
@@ -76,37 +73,29 @@ class MatmulMultiCoreReuseProgramConfig:
     per_core_N: int = 1
 
 
-@dataclass
-class MatmulMultiCoreReuseMultiCastProgramConfig:
-    """Blocks of the result on a grid, operands sent along its rows and columns."""
+class MatmulMultiCoreReuseProgramConfig(_Blocks):
+    """Blocks of the result for each core; cores do not share operands."""
 
-    compute_with_storage_grid_size: Any
-    in0_block_w: int = 1
-    out_subblock_h: int = 1
-    out_subblock_w: int = 1
+
+@dataclass(kw_only=True)
+class _SentBlocks(_Blocks):
     out_block_h: int | None = None
     out_block_w: int | None = None
-    per_core_M: int = 1
-    per_core_N: int = 1
+    fused_activation: Any = None
+    fuse_batch: bool = True
+
+
+@dataclass(kw_only=True)
+class MatmulMultiCoreReuseMultiCastProgramConfig(_SentBlocks):
+    """Blocks of the result on a grid of cores; operands are sent along the grid's rows and columns."""
+
     transpose_mcast: bool = False
-    fused_activation: Any = None
-    fuse_batch: bool = True
 
 
-@dataclass
-class MatmulMultiCoreReuseMultiCast1DProgramConfig:
-    """Bands of the result, one operand sent to all cores."""
+@dataclass(kw_only=True)
+class MatmulMultiCoreReuseMultiCast1DProgramConfig(_SentBlocks):
+    """Bands of the result for each core; one operand is sent to all cores."""
 
-    compute_with_storage_grid_size: Any
-    in0_block_w: int = 1
-    out_subblock_h: int = 1
-    out_subblock_w: int = 1
-    out_block_h: int | None = None
-    out_block_w: int | None = None
-    per_core_M: int = 1
-    per_core_N: int = 1
-    fuse_batch: bool = True
-    fused_activation: Any = None
     mcast_in0: bool = True
     gather_in0: bool = False
     hop_cores: CoreRangeSet = field(default_factory=CoreRangeSet)
@@ -126,12 +115,12 @@ class MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig:
 
 @dataclass
 class SoftmaxDefaultProgramConfig:
-    """Nothing to choose."""
+    """The default configuration, which has no fields."""
 
 
 @dataclass
-class SoftmaxShardedMultiCoreProgramConfig:
-    """Rows on the cores that have them. Sizes in tiles."""
+class _RowBlocks:
+    """Rows that stay on the cores that hold them. Sizes are in tiles."""
 
     compute_with_storage_grid_size: Any
     subblock_w: int
@@ -139,9 +128,13 @@ class SoftmaxShardedMultiCoreProgramConfig:
     block_w: int
 
 
+class SoftmaxShardedMultiCoreProgramConfig(_RowBlocks):
+    """Rows that stay on the cores that hold them."""
+
+
 @dataclass
 class LayerNormDefaultProgramConfig:
-    """Nothing to choose."""
+    """The default configuration, which has only these flags."""
 
     legacy_reduction: bool = False
     legacy_rsqrt: bool = False
@@ -149,13 +142,9 @@ class LayerNormDefaultProgramConfig:
 
 
 @dataclass
-class LayerNormShardedMultiCoreProgramConfig:
-    """Rows on the cores that have them. Sizes in tiles."""
+class LayerNormShardedMultiCoreProgramConfig(_RowBlocks):
+    """Rows that stay on the cores that hold them."""
 
-    compute_with_storage_grid_size: Any
-    subblock_w: int
-    block_h: int
-    block_w: int
     inplace: bool = False
     legacy_reduction: bool = False
     legacy_rsqrt: bool = False
@@ -164,7 +153,7 @@ class LayerNormShardedMultiCoreProgramConfig:
 
 @dataclass
 class SDPAProgramConfig:
-    """Chunks of queries and keys."""
+    """Sizes of the chunks of queries and keys."""
 
     compute_with_storage_grid_size: Any = None
     sub_core_grids: Any = None
@@ -174,11 +163,11 @@ class SDPAProgramConfig:
     max_cores_per_head_batch: int = 16
 
 
-def check_program(
+def check_program_config(
     op: str, config: Any, k_tiles: int, fp32: bool, grid: Any, tile: Tile = DEFAULT_TILE
 ) -> None:
-    """Raise RuntimeError for a matmul program that no device could run: blocks that do not divide, a
-    sub-block that Dst does not hold, a grid that is larger than the device's."""
+    """Raise RuntimeError for a matmul's program configuration that no device could run: blocks that do not
+    divide the result, a sub-block too large for Dst, a grid larger than the device's."""
     if config is None:
         return
     kinds = (

@@ -1,8 +1,7 @@
-"""L1 as ttnn's programs would fill it: tensors, what an operation holds for itself, and circular buffers.
+"""Contents of L1 under ttnn's programs: tensors, an operation's own tensors, and circular buffers.
 
-The tensors are those that programs hold on the simulated board; circular buffers and an operation's own
-tensors those of ttnn's program factories (costs/factories). Our kernels open what they need when they run;
-this is what the card's would.
+The tensors are those that scripts hold on the simulated board. Circular buffers and an operation's own
+tensors are those of ttnn's program factories (costs/factories); they are not the buffers of our own kernels.
 """
 
 from __future__ import annotations
@@ -14,17 +13,19 @@ from ...base.machine.layout import L1, footprint
 from ...costs.factories import CardStage, CircularBuffer, peak
 from ..devices.mesh_device import MeshDevice
 from ..errors import fatal
+from ..registry import TRANSFERS
 from ..tensors.tensor import Tensor
-from .card_programs import Call, call_of, flat, programs_of
+from .card_programs import Call, call_of, flat, stages_of
 
 _MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
 class Use:
-    """What a core holds while an operation runs, at the worst of its programs, in bytes. ``tensors``: of
-    operands, the result and all else that is held; ``temporaries``: the operation's own; ``circular``: of its
-    program's ``buffers``. ``known``: whether ttnn's factory is."""
+    """Contents of a core's L1 in bytes while an operation runs the card program that needs most. ``tensors``:
+    operands, the result and all other tensors that scripts hold; ``temporaries``: tensors that the operation
+    holds for itself; ``circular``: circular buffers (``buffers``) of the card program. ``known``: whether a
+    factory here covers the operation."""
 
     op: str
     tensors: int
@@ -45,7 +46,8 @@ class Use:
 
 
 def tensors_in_l1(device: MeshDevice) -> list[tuple[Tensor, int]]:
-    """The tensors that programs hold in L1, each memory once, with its bytes of a core."""
+    """(tensor, bytes per core) of each tensor that scripts hold in L1; tensors that share memory are listed
+    once."""
     memory, found, seen = device.chip.descriptor.memory(L1), [], set()
     for tensor in list(device.tensors.values()):
         handle = tensor._handle
@@ -59,16 +61,18 @@ def tensors_in_l1(device: MeshDevice) -> list[tuple[Tensor, int]]:
 
 
 def _use(call: Call) -> Use:
-    """What a core holds while a call runs that has returned, and holds what it held."""
-    stages = programs_of(call)
+    """Contents of a core's L1 during a call that has returned."""
+    stages = stages_of(call)
     held = {id(tensor._handle): size for tensor, size in tensors_in_l1(call.device)}
-    results = sum(held.get(id(x._handle), 0) for x in call.results if not _among(x, call.inputs))
+    given = {id(x) for y in call.inputs for x in (y, y._handle)}
+    fresh = (x for x in call.results if not {id(x), id(x._handle)} & given)
+    results = sum(held.get(id(x._handle), 0) for x in fresh)
     memory = call.device.chip.descriptor.memory(L1)
     first, tensors = 0, sum(held.values()) - results
     if call.inputs and call.inputs[0]._handle.layout.memory == L1:
         handle = call.inputs[0]._handle
         first = footprint(handle.layout, handle.shape, memory)[0]
-        if not handle.is_allocated:  # the call freed it: it was there before
+        if not handle.is_allocated:  # the tensor was in L1 until the call freed it
             tensors += first
     total, worst = peak(stages or (), tensors, first, results)
     circular = 0 if worst is None else worst.program.nbytes
@@ -79,18 +83,11 @@ def _use(call: Call) -> Use:
     )
 
 
-def _among(x: Tensor, inputs: list[Tensor]) -> bool:
-    return any(x._handle is y._handle or x is y for y in inputs)
-
-
-_NO_PROGRAM = {"from_torch", "to_torch", "as_tensor", "from_device", "to_device", "deallocate"}
-
-
 def use_of_l1(operation: Any, args: Any, kwargs: Any, made: Any, always: bool) -> Use | None:
-    """What a core's L1 holds while the program of a call runs that was made; None where no device has it, and
-    unless ``always`` where its operands lie in DRAM and it has no program configuration: such a program
-    chooses blocks that fit. Raises RuntimeError where the card has no room for it."""
-    if operation.name in _NO_PROGRAM:
+    """Contents of a core's L1 during a finished call; None if no device ran the call. Unless ``always``, the
+    result is also None if all tensors lie in DRAM and the call has no program configuration, for ttnn then
+    chooses blocks that fit. Raises RuntimeError if a card would have no room for the call."""
+    if operation.name in TRANSFERS:
         return None
     tensors = flat((args, list(kwargs.values()), made))
     device = next((x._device for x in tensors if x._device is not None), None)
@@ -108,7 +105,8 @@ def use_of_l1(operation: Any, args: Any, kwargs: Any, made: Any, always: bool) -
 
 
 def what_is_kept(text: str, given: list[Any]) -> str:
-    """After a text about a memory that is full: what open_device was asked to keep of it."""
+    """The words to add to the text of an error about full memory: the sizes that open_device was asked to
+    reserve; "" if there are none."""
     found = [*given, *(x._device for x in flat(given))]
     device = next((x for x in found if isinstance(x, MeshDevice)), None)
     sizes = ("l1_small_size", "worker_l1_size") if "L1 buffer" in text else ("trace_region_size",)
@@ -117,7 +115,7 @@ def what_is_kept(text: str, given: list[Any]) -> str:
 
 
 def _no_room(use: Use, device: MeshDevice, base: int, size: int) -> str:
-    """ttnn's text, then which buffers, and what would fit."""
+    """The text of ttnn's error, then the buffers, and the sizes that would fit."""
     assert use.worst is not None
     grid, end = device.core_grid, base + use.circular
     where = f"[(x=0,y=0) - (x={grid.x - 1},y={grid.y - 1})]"

@@ -1,4 +1,4 @@
-"""Configurations of convolutions and pools, and their arguments about windows."""
+"""Configurations of convolutions and pools, and the arguments that describe their windows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
     "get_conv_output_dim",
 ]
 
-_PLACES = (  # of Conv2dConfig: where and how silicon works
+_PLACES = (  # fields of Conv2dConfig about places and methods of silicon's work
     "config_tensors_in_dram act_block_h_override act_block_w_div reshard_if_not_optimal "
     "override_sharding_config core_grid transpose_shards enable_act_double_buffer "
     "enable_weights_double_buffer full_inner_dim enable_kernel_stride_folding enable_activation_reuse "
@@ -37,8 +37,8 @@ _PLACES = (  # of Conv2dConfig: where and how silicon works
 
 class Conv2dConfig:
     """``weights_dtype``, ``activation``, ``shard_layout``, ``output_layout``, ``deallocate_activation`` and
-    ``dtype`` (an older form) are acted on. The other fields say how silicon blocks its work; they are kept as
-    they were given."""
+    ``dtype`` (an older form) take effect. The other fields say how silicon blocks its work; they are only
+    kept."""
 
     _FIELDS: ClassVar[dict[str, Any]] = {
         "weights_dtype": None,
@@ -62,22 +62,20 @@ Conv1dConfig = Conv2dConfig
 
 
 class Conv3dConfig:
-    """Fields of a convolution of volumes, kept as they were given: it is declined."""
+    """Configuration of a convolution of volumes. The fields are only kept, because that convolution is
+    declined."""
 
     def __init__(self, **fields: Any):
         vars(self).update(fields)
 
 
-class _SliceType(enum.Enum):
-    DRAMSliceHeight = 0
-    DRAMSliceWidth = 1
-    L1Full = 2
+_SliceType = enum.Enum("_SliceType", "DRAMSliceHeight DRAMSliceWidth L1Full", start=0)
 
 
 @dataclass
 class Op2DSliceConfig:
-    """Whether a large image is worked on in slices in DRAM, or as a whole in L1. The values are the same; it
-    says where a result lies."""
+    """Whether a large image is computed in slices in DRAM or as a whole in L1. The choice decides the
+    result's memory, not its values."""
 
     slice_type: _SliceType = _SliceType.L1Full
     num_slices: int = 0
@@ -93,20 +91,17 @@ Op2DL1Full, Op2DL1FullSliceConfig = Conv2dL1Full, Conv2dL1FullSliceConfig
 
 
 def get_conv_output_dim(input: int, window: int, stride: int = 1, pad: int = 0, dilation: int = 1) -> int:
-    """How many windows there are along a dimension."""
+    """The number of positions of a window along a dimension."""
     return (input + 2 * pad - dilation * (window - 1) - 1) // stride + 1
 
 
-# **************** arguments ****************
-
-
 def pair(value: Any) -> tuple[int, int]:
-    """(height, width) of one number or two."""
+    """(height, width), from one number or two."""
     return (int(value), int(value)) if isinstance(value, int) else (int(value[0]), int(value[1]))
 
 
 def sides(op: str, padding: Any) -> tuple[int, int, int, int]:
-    """(top, left, bottom, right) of a number, (height, width) or (top, bottom, left, right)."""
+    """(top, left, bottom, right), from one number, (height, width) or (top, bottom, left, right)."""
     sizes = [padding] if isinstance(padding, int) else list(padding)
     check(len(sizes) in (1, 2, 4), op, f"padding must have 1, 2 or 4 numbers, got {sizes}")
     if len(sizes) == 4:

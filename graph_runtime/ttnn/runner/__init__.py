@@ -1,4 +1,4 @@
-"""What runs tt-metal's scripts and tests: ``import ttnn``, and what else they import.
+"""Modules that tt-metal's scripts and tests import: ttnn and helpers.
 
-Read: install (what is put under which name), meshes (fixtures about more than one chip), helpers.
+Read: install (the names of modules), meshes (fixtures about more than one chip), helpers.
 """

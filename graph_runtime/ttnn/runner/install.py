@@ -1,4 +1,5 @@
-"""Put compat.ttnn under the name ttnn, and helpers under the names that tt-metal's tests import."""
+"""Names of modules for tt-metal's tests: compat.ttnn becomes ttnn, helpers get the names that the tests
+import."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from .. import interface as ttnn
 from ..devices.mesh_device import use_board
 from ..operations.declined import Absent
 
-# names of tt-metal's tree, and of what scripts import besides -> modules here; "": a package that only holds
-# others
+# names of modules of tt-metal and of others that scripts import -> modules here; "" is a package that only
+# contains others
 _HELPERS = {
     "loguru": "plain_logger",
     "models": "",
@@ -27,11 +28,11 @@ _HELPERS = {
     "utils": "emitted_utils",
     "tracy": "tracy_marks",
 }
-_RECORDS = "tracy."  # modules that read what a profiler on a card recorded: each name of theirs is absent
+_RECORDS = "tracy."  # prefix of modules that read a card's profiles: all their names are absent
 
 
 class _Helpers:
-    """The last finder: it gives a helper where nothing else has a module of that name."""
+    """The last finder of imports. It provides a helper if no other finder has a module of that name."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -46,7 +47,7 @@ class _Helpers:
         return import_module(f"{__package__}.helpers.{name}") if name else None
 
     def exec_module(self, module: ModuleType) -> None:
-        """It is loaded already; of a record each name says that it is not there."""
+        """Do nothing for a helper, which is loaded already; in a module of _RECORDS make each name absent."""
         name = module.__name__
         if name.startswith(_RECORDS):
             vars(module)["__getattr__"] = lambda one: _absent(name, one)
@@ -59,7 +60,7 @@ def _absent(module: str, name: str) -> Absent:
 
 
 def install(board: str = "") -> None:
-    """From now on ``import ttnn`` is this package's, on ``board`` ("": n150). Raises RuntimeError where
+    """Let ``import ttnn`` import this package from now on, on ``board`` ("": n150). Raises RuntimeError if
     another ttnn was imported, DeviceError for an unknown board."""
     use_board(board)
     ttnn.install()

@@ -1,5 +1,5 @@
-"""Fixtures of tt-metal's conftest for more than one chip, and about the machine: a test of several chips is
-skipped, as tt-metal skips it on a machine of one."""
+"""Fixtures of tt-metal's conftest for more than one chip and for the machine. A test of several chips is
+skipped, as tt-metal skips it on a machine with one chip."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def silicon_arch_blackhole(silicon_arch_name: str) -> str:
 
 @pytest.fixture
 def bh_1d_mesh_device(silicon_arch_blackhole: str, mesh_device: Any) -> Any:
-    """A line of one Blackhole."""
+    """A mesh that is a line: one Blackhole."""
     return mesh_device
 
 
 @pytest.fixture
 def bh_2d_mesh_device(silicon_arch_blackhole: str, mesh_device: Any) -> Any:
-    """A grid of one Blackhole."""
+    """A mesh that is a grid: one Blackhole."""
     return mesh_device
 
 
 @pytest.fixture
 def galaxy_type() -> None:
-    """None: this is no Galaxy."""
+    """None, for this machine is no Galaxy."""
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def is_single_card_n300() -> bool:
 
 @pytest.fixture
 def get_tt_cache_path(tmp_path: Path) -> Callable[..., Path]:
-    """Gives a folder for the weights of a model, which ends with the test."""
+    """A function that makes a folder for a model's weights, deleted after the test."""
 
     def path(model_version: str, model_subdir: str = "", default_dir: str = "") -> Path:
         made = tmp_path / model_subdir / model_version
@@ -75,4 +75,4 @@ def get_tt_cache_path(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def tracy_profile() -> None:
-    """A recording, which there is not."""
+    """No effect: no profile is recorded."""

@@ -1,4 +1,4 @@
-"""What distributes tensors over a mesh: of one device, so that each of these is the identity."""
+"""Functions that distribute tensors over a mesh; on a mesh of one device each is the identity."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class MeshCoordinate(MeshShape):
 
 
 class MeshCoordinateRange:
-    """A rectangle of a mesh, both corners inside."""
+    """A rectangle of a mesh, which includes both corners."""
 
     def __init__(self, start: Any, end: Any = None):
         self.start, self.end = start, start if end is None else end
 
 
 class _Whole:
-    """A mapper or composer of a mesh of one device: it keeps what it was given."""
+    """A mapper or composer for a mesh of one device; it only keeps its arguments."""
 
     def __init__(self, *args: Any, **given: Any):
         self.args, self.given = args, given
@@ -61,93 +61,66 @@ class _Whole:
 
 
 class TensorToMesh(_Whole):
-    """Any mapper."""
+    """The type of all mappers."""
 
 
 class MeshToTensor(_Whole):
-    """Any composer."""
+    """The type of all composers."""
 
 
 CppTensorToMesh, CppMeshToTensor = TensorToMesh, MeshToTensor
 
 
-class ReplicateTensorToMesh(_Whole):
-    """The tensor, on each device."""
+def _kind(name: str, doc: str) -> Any:
+    """A class with this name and docstring, for mappers, composers or their configurations."""
+    return type(name, (_Whole,), {"__doc__": doc, "__module__": __name__})
 
 
-class ShardTensorToMesh(_Whole):
-    """A part of a dimension for each device."""
+ReplicateTensorToMesh = _kind("ReplicateTensorToMesh", "The whole tensor on each device.")
+ShardTensorToMesh = _kind("ShardTensorToMesh", "A part of a dimension for each device.")
+ShardTensor2dMesh = _kind("ShardTensor2dMesh", "Parts of two dimensions for each device.")
+ConcatMeshToTensor = _kind("ConcatMeshToTensor", "The devices' parts, one after another.")
+ConcatMesh2dToTensor = _kind(
+    "ConcatMesh2dToTensor", "The devices' parts side by side and one below the other."
+)
+PlacementShard = _kind("PlacementShard", "A dimension is split.")
+PlacementReplicate = _kind("PlacementReplicate", "No dimension is split.")
+MeshMapperConfig = _kind("MeshMapperConfig", "The way to split a tensor.")
+MeshComposerConfig = _kind("MeshComposerConfig", "The way to put parts together.")
+replicate_tensor_to_mesh_mapper, shard_tensor_to_mesh_mapper = ReplicateTensorToMesh, ShardTensorToMesh
+concat_mesh_to_tensor_composer = ConcatMeshToTensor
 
 
-class ShardTensor2dMesh(_Whole):
-    """Parts of two dimensions for each device."""
+def create_mesh_mapper(mesh_device: Any, config: Any) -> _Whole:
+    """The configuration itself, which maps nothing on one device."""
+    made: _Whole = config
+    return made
 
 
-class ConcatMeshToTensor(_Whole):
-    """The devices' parts after each other."""
-
-
-class ConcatMesh2dToTensor(_Whole):
-    """The devices' parts beside and below each other."""
-
-
-class PlacementShard(_Whole):
-    """A dimension is cut."""
-
-
-class PlacementReplicate(_Whole):
-    """Nothing is cut."""
-
-
-class MeshMapperConfig(_Whole):
-    """How a tensor is cut."""
-
-
-class MeshComposerConfig(_Whole):
-    """How parts are put together."""
-
-
-def create_mesh_mapper(mesh_device: Any, config: MeshMapperConfig) -> _Whole:
-    return config
-
-
-def create_mesh_composer(mesh_device: Any, config: MeshComposerConfig) -> _Whole:
-    return config
+create_mesh_composer = create_mesh_mapper
 
 
 @contextmanager
 def distribute(default: Any) -> Iterator[None]:
-    """A mapper or composer for a with block."""
+    """No effect: on one device every mapper or composer is the identity."""
     yield
 
 
 def get_device_tensors(tensor: Tensor) -> list[Tensor]:
-    """The tensor of each device: of the only one."""
+    """The tensors of the devices: a list of one."""
     return [tensor]
 
 
 def combine_device_tensors(tensors: Sequence[Tensor]) -> Tensor:
-    """The tensors of all devices as one."""
+    """The tensor of the one device, from a list of the tensors of all devices."""
     check(len(tensors) == 1, "ttnn.combine_device_tensors", "a mesh of one device has one tensor")
     return tensors[0]
 
 
 def from_host_shards(tensors: Sequence[Tensor], mesh_shape: Any) -> Tensor:
-    """The tensors of all devices as one."""
+    """The tensor of the one device, from a list of the tensors of all devices."""
     return combine_device_tensors(tensors)
 
 
-def replicate_tensor_to_mesh_mapper(mesh_device: Any) -> _Whole:
-    return ReplicateTensorToMesh(mesh_device)
-
-
-def shard_tensor_to_mesh_mapper(mesh_device: Any, dim: int) -> _Whole:
-    return ShardTensorToMesh(mesh_device, dim)
-
-
-def concat_mesh_to_tensor_composer(mesh_device: Any, dim: int) -> _Whole:
-    return ConcatMeshToTensor(mesh_device, dim)
-
-
 def set_fabric_config(*_: Any, **__: Any) -> None:
-    """One device has no fabric: this does nothing."""
+    """No effect: one device has no fabric."""

@@ -1,8 +1,8 @@
 """FlatBuffers, as far as files of tensors need them: tables of numbers, other tables, and lists of both.
 
-A table begins with the distance back to its vtable, which says for each field where in the table it lies
-(0: not there); fields that are no numbers are distances forward from their place
-(https://flatbuffers.dev/internals). Everything read is checked against the buffer: IndexError, struct.error.
+A table begins with the distance back to its vtable, which has the place in the table of each field (0: the
+field is absent). A field that is not a number holds the distance from its place forward to the value
+(https://flatbuffers.dev/internals). Reading outside of the buffer raises IndexError or struct.error.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_MOST = 1 << 16  # elements of a list in a header: more is a damaged file
+_MOST = 1 << 16  # most elements of a list in a header; a longer list means a damaged file
 
 
 @dataclass(frozen=True)
 class Inline:
-    """A struct of 8-byte numbers."""
+    """A struct of 8-byte numbers, as bytes."""
 
     data: bytes
 
 
 @dataclass(frozen=True)
 class Table:
-    """``fields``: number -> (a code of struct's, number), Table, Inline, or a list of u32 or Tables."""
+    """``fields``: {number of the field: value}. A value is (format code of struct, number), a Table, an
+    Inline, or a list of u32 or of Tables."""
 
     fields: Mapping[int, Any]
 
@@ -33,7 +34,8 @@ class Table:
 
 
 def written(root: Table) -> bytes:
-    """The buffer, in whole multiples of 8 bytes. What a table holds comes behind it."""
+    """The buffer of a table, a multiple of 8 bytes long. The values that are not numbers follow their
+    table."""
     out = bytearray(4)
     _offset(out, 0, _table(out, root))
     _align(out, 8)
@@ -96,8 +98,6 @@ def _child(out: bytearray, value: Any) -> int:
 
 
 class ReadTable:
-    """A table of a buffer."""
-
     def __init__(self, data: bytes, start: int):
         self.data, self.start = data, start
         self.vtable = start - struct.unpack_from("<i", data, start)[0]
@@ -106,7 +106,7 @@ class ReadTable:
         self.length = struct.unpack_from("<H", data, self.vtable)[0]
 
     def _place(self, field: int) -> int:
-        """The place of a field; 0: it is not there."""
+        """The position of a field in the buffer, 0 if the field is absent."""
         at = 4 + 2 * field
         if at + 2 > self.length:
             return 0
@@ -117,12 +117,12 @@ class ReadTable:
         return place + int(struct.unpack_from("<I", self.data, place)[0])
 
     def scalar(self, field: int, code: str) -> Any:
-        """A number, 0 where the field is not there."""
+        """The number in a field, 0 if the field is absent."""
         place = self._place(field)
         return struct.unpack_from("<" + code, self.data, place)[0] if place else 0
 
     def inline(self, field: int, nbytes: int) -> bytes:
-        """The bytes of a struct that a union holds."""
+        """The bytes of a struct that is the value of a union."""
         place = self._target(self._place(field))
         found = self.data[place : place + nbytes]
         if len(found) != nbytes:
@@ -130,7 +130,7 @@ class ReadTable:
         return found
 
     def child(self, field: int) -> Any:
-        """A table, None where the field is not there."""
+        """The table in a field, None if the field is absent."""
         place = self._place(field)
         return ReadTable(self.data, self._target(place)) if place else None
 
@@ -145,14 +145,13 @@ class ReadTable:
         yield from range(start + 4, start + 4 + 4 * count, 4)
 
     def numbers(self, field: int) -> list[int]:
-        """A list of u32."""
+        """The list of u32 in a field."""
         return [int(struct.unpack_from("<I", self.data, place)[0]) for place in self._list(field)]
 
     def children(self, field: int) -> list[ReadTable]:
-        """A list of tables."""
         return [ReadTable(self.data, self._target(place)) for place in self._list(field)]
 
 
 def read_root(data: bytes) -> ReadTable:
-    """The table of a buffer."""
+    """The root table of a buffer."""
     return ReadTable(data, int(struct.unpack_from("<I", data, 0)[0]))

@@ -1,11 +1,11 @@
-"""TensorSpec: shape, type, layout and memory of a tensor before there is one."""
+"""TensorSpec: shape, type, layout and memory of a tensor that need not exist yet."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from ..memory.configs import MemoryConfig, NdShardSpec, ShardSpec
+from ..memory.configs import MemoryConfig, NdShardSpec, ShardSpec, parts_of
 from ..memory.cores import CoreRangeSet
 from ..memory.placing import up
 from ..memory.values import (
@@ -27,8 +27,8 @@ __all__ = ["TensorSpec"]
 
 
 class TensorSpec:
-    """TensorSpec(shape, dtype, layout, buffer_type=DRAM), or with memory_layout, shard_spec or nd_shard_spec.
-    ``memory_config`` is a property."""
+    """TensorSpec(shape, dtype, layout, buffer_type=DRAM); memory_layout, shard_spec or nd_shard_spec may
+    follow. ``memory_config``: the memory configuration that these arguments describe."""
 
     def __init__(self, shape: Any, dtype: DataType, layout: Layout, *args: Any, **given: Any):
         self.shape, self.dtype, self.layout = Shape(shape), dtype, layout
@@ -46,35 +46,30 @@ class TensorSpec:
         self.memory_config = MemoryConfig(**given) if config is None else config
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TensorSpec) and (
-            self.shape == other.shape
-            and (self.dtype, self.layout, self.memory_config)
-            == (other.dtype, other.layout, other.memory_config)
-            and self.tile == other.tile
-        )
+        names = ("shape", "dtype", "layout", "memory_config", "tile")
+        return isinstance(other, TensorSpec) and all(getattr(self, n) == getattr(other, n) for n in names)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"TensorSpec({self.shape}, {self.dtype}, {self.layout}, {self.memory_config})"
 
-    def _cut(self, how: TensorMemoryLayout, grid: CoreRangeSet, down: int, across: int) -> TensorSpec:
+    def _cut(self, how: TensorMemoryLayout, grid: CoreRangeSet) -> TensorSpec:
         sizes = tiled(self.shape) if self.layout is Layout.TILE else self.shape
-        rows, cols = math.prod(sizes[:-1]), sizes[-1]
-        step = 32 if self.layout is Layout.TILE else 1
-        cut = [up(-(-size // parts), step) for size, parts in ((rows, down), (cols, across))]
+        matrix, step = (math.prod(sizes[:-1]), sizes[-1]), 32 if self.layout is Layout.TILE else 1
+        parts = parts_of(how, ShardOrientation.ROW_MAJOR, grid)
+        cut = [up(-(-size // count), step) for size, count in zip(matrix, parts, strict=True)]
         config = MemoryConfig(how, BufferType.L1, ShardSpec(grid, cut))
         return TensorSpec(self.shape, self.dtype, self.layout, memory_config=config)
 
     def height_sharded(self, grid: CoreRangeSet) -> TensorSpec:
-        return self._cut(TensorMemoryLayout.HEIGHT_SHARDED, grid, grid.num_cores(), 1)
+        return self._cut(TensorMemoryLayout.HEIGHT_SHARDED, grid)
 
     def width_sharded(self, grid: CoreRangeSet) -> TensorSpec:
-        return self._cut(TensorMemoryLayout.WIDTH_SHARDED, grid, 1, grid.num_cores())
+        return self._cut(TensorMemoryLayout.WIDTH_SHARDED, grid)
 
     def block_sharded(self, grid: CoreRangeSet) -> TensorSpec:
-        size = grid.bounding_box().grid_size()
-        return self._cut(TensorMemoryLayout.BLOCK_SHARDED, grid, size.y, size.x)
+        return self._cut(TensorMemoryLayout.BLOCK_SHARDED, grid)
 
     def _padded(self) -> list[int]:
         sizes = list(self.shape)
@@ -88,8 +83,9 @@ class TensorSpec:
         orientation: ShardOrientation = ShardOrientation.ROW_MAJOR,
         strategy: ShardDistributionStrategy = ShardDistributionStrategy.ROUND_ROBIN_1D,
     ) -> TensorSpec:
-        """In ND shards: (NdShardSpec, alignment), or (shape, cores, alignment, orientation, strategy). Sizes
-        are rounded up to tiles; as recommended, to 64 bytes of a row."""
+        """The spec in ND shards. The arguments are (NdShardSpec, alignment) or (shape, cores, alignment,
+        orientation, strategy). In TILE layout sizes of shards are rounded up to tiles; in ROW_MAJOR,
+        RECOMMENDED rounds the last size up to 64 bytes."""
         if isinstance(shard_shape, NdShardSpec):
             given, shard_alignment = shard_shape, grid or shard_alignment  # type: ignore[assignment]
             shard_shape, grid = given.shard_shape, given.grid
@@ -107,7 +103,8 @@ class TensorSpec:
     def sharded_across_dims(
         self, dims: Any, grid: CoreRangeSet, orientation: ShardOrientation = ShardOrientation.ROW_MAJOR
     ) -> TensorSpec:
-        """Shards of one element, or tile, along ``dims``, whole along the others."""
+        """The spec in shards that have one element (or tile) along ``dims`` and are whole along the other
+        dimensions."""
         sizes = self._padded()
         for dim in dims:
             sizes[dim] = 1
@@ -116,7 +113,8 @@ class TensorSpec:
     def sharded_across_dims_except(
         self, dims: Any, grid: CoreRangeSet, orientation: ShardOrientation = ShardOrientation.ROW_MAJOR
     ) -> TensorSpec:
-        """Shards that are whole along ``dims``, of one element, or tile, along the others."""
+        """The spec in shards that are whole along ``dims`` and have one element (or tile) along the other
+        dimensions."""
         whole = self._padded()
         sizes = [1] * len(whole)
         for dim in dims:

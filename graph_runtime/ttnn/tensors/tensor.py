@@ -1,7 +1,7 @@
 """Tensor: ttnn's handle over a tensor of this package, on the host or on a device.
 
-A float tensor is a float32 of this package in the storage format of its ttnn dtype; what tiles are padded
-with is a number that the handle carries, and that ``to_torch_with_padded_shape`` shows.
+A float tensor is a float32 tensor of this package in the storage format of its ttnn dtype. The padding of
+tiles is not stored: the handle has its value, which ``to_torch_with_padded_shape`` shows.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ...base.machine.layout import Layout as Placed
 from ...run.tensors.arrays import array, empty
 from ...run.tensors.tensor import Tensor as Handle
 from ..devices.mesh_device import MeshDevice
+from ..devices.wide_value import WideValue
 from ..errors import Unsupported, check
 from ..memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig
 from ..memory.placing import placed, with_spec
@@ -32,9 +33,9 @@ _numbers = itertools.count(1)
 
 
 class Tensor:
-    """``dtype``, ``layout``, ``tile``, ``shape`` (logical), ``padded_shape``. ``_handle`` the values,
-    ``_config`` and ``_device`` where they are (None: on the host), ``_padding`` what fills tiles up. Its
-    constructor and Python's operators are in operations/operators.py."""
+    """A tensor of ttnn: ``dtype``, ``layout``, ``tile``, ``shape`` (logical), ``padded_shape``. ``_handle``:
+    the values; ``_config`` and ``_device``: the place of the values (None on the host); ``_padding``: the
+    value of the padding of tiles. The constructor and Python's operators are in operations/operators.py."""
 
     _handle: Handle
     dtype: DataType
@@ -43,7 +44,7 @@ class Tensor:
     _device: MeshDevice | None
     _padding: float
     tile: Tile = DEFAULT_TILE
-    _more: Shape | None = None  # a padded shape beyond whole tiles
+    _more: Shape | None = None  # the padded shape, if it is more than whole tiles need
 
     @classmethod
     def of(
@@ -54,10 +55,12 @@ class Tensor:
         config: MemoryConfig | None = None,
         device: MeshDevice | None = None,
         padding: float = 0,
+        tile: Tile = DEFAULT_TILE,
     ) -> Tensor:
-        """A tensor over a handle that is there."""
+        """A tensor over an existing handle."""
         made = cls.__new__(cls)
         made._set(handle, dtype, layout, config, device, padding)
+        made.tile = tile
         return made
 
     def _set(self, handle: Any, dtype: Any, layout: Any, config: Any, device: Any, padding: Any) -> None:
@@ -67,7 +70,12 @@ class Tensor:
         if device is not None:
             device.tensors[self.tensor_id] = self
 
-    # **************** what it is ****************
+    @property
+    def _value(self) -> WideValue:
+        """The values of a tensor on a device, with operators."""
+        return WideValue(self._handle)
+
+    # **************** properties ****************
 
     @property
     def shape(self) -> Shape:
@@ -79,7 +87,7 @@ class Tensor:
             return self._more
         if self.layout is not Layout.TILE:
             return self.shape
-        one_row = (1,) * (2 - len(self._handle.shape))  # a vector
+        one_row = (1,) * (2 - len(self._handle.shape))  # a vector is one row
         return tiled(one_row + self._handle.shape, self.tile)
 
     @property
@@ -131,7 +139,7 @@ class Tensor:
         return element_size(self.dtype)
 
     def buffer_address(self) -> int:
-        """The address in a bank."""
+        """The address of the tensor in each of its banks."""
         return self._handle.alive()._addr & ((1 << 48) - 1)
 
     def __repr__(self) -> str:
@@ -145,7 +153,7 @@ class Tensor:
         return OPERATIONS["to_torch"](self, *args, **kwargs)
 
     def _values(self) -> np.ndarray:
-        """A copy on the host in the logical shape: float32 of a float type."""
+        """The values as an array in the logical shape, copied to the host; float32 for a float type."""
         check(self.is_allocated(), "Tensor", "Tensor is not allocated.")
         return self._handle.numpy()
 
@@ -170,7 +178,7 @@ class Tensor:
     # **************** moving ****************
 
     def cpu(self, blocking: bool = True, cq_id: int | None = None) -> Tensor:
-        """A copy on the host, itself where it is there."""
+        """A copy on the host; the tensor itself if it is on the host."""
         if self._device is None:
             return self
         made = on_host(self._values(), self.dtype, self.layout, self._padding, exact=True, tile=self.tile)
@@ -178,7 +186,7 @@ class Tensor:
         return made
 
     def to(self, target: Any, mem_config: MemoryConfig | None = None, cq_id: int | None = None) -> Tensor:
-        """On a device, or in another layout."""
+        """The tensor on the device ``target``, or, if ``target`` is a layout, in that layout."""
         if isinstance(target, MeshDevice):
             return OPERATIONS["to_device"](self, target, memory_config=mem_config)
         return OPERATIONS["to_layout"](self, target)
@@ -188,7 +196,8 @@ class Tensor:
         return OPERATIONS["reshape"](self, list(sizes))
 
     def pad(self, output_shape: Any, input_start: Any, value: float) -> Tensor:
-        """On the host: the values at ``input_start`` of a tensor of ``output_shape``, the rest ``value``."""
+        """A host tensor of ``output_shape``: the values begin at ``input_start``, all others are
+        ``value``."""
         self._on_host("Tensor.pad")
         values = self._values()
         made = np.full(tuple(output_shape), value, values.dtype)
@@ -197,13 +206,13 @@ class Tensor:
         return on_host(made, self.dtype, self.layout, value)
 
     def unpad(self, start: Any, end: Any) -> Tensor:
-        """On the host: the part from ``start`` to before ``end``."""
+        """The part of a host tensor from ``start`` to before ``end``."""
         self._on_host("Tensor.unpad")
         part = tuple(slice(a, b) for a, b in zip(start, end, strict=True))
         return on_host(np.ascontiguousarray(self._values()[part]), self.dtype, self.layout)
 
     def pad_to_tile(self, value: float) -> Tensor:
-        """On the host: the same values in whole tiles, with ``value`` as their padding."""
+        """The values of a host tensor with padding of ``value`` up to whole tiles."""
         self._on_host("Tensor.pad_to_tile")
         made = Tensor.of(self._handle, self.dtype, self.layout, padding=value)
         made._more = tiled(self.shape)
@@ -223,7 +232,8 @@ class Tensor:
 
 
 def quantized(values: np.ndarray, dtype: DataType) -> np.ndarray:
-    """The values as a tensor of ``dtype`` holds them: of a block format packed in tiles and unpacked."""
+    """The values, rounded as a tensor of ``dtype`` stores them; for a block format they are packed in tiles
+    and unpacked."""
     if dtype is DataType.BFLOAT16:
         return values.astype(dtypes.to_numpy("bfloat16")).astype(np.float32)
     if dtype.is_block and values.size:
@@ -239,13 +249,11 @@ def on_host(
     exact: bool = False,
     tile: Tile = DEFAULT_TILE,
 ) -> Tensor:
-    """A host tensor of the values; ``exact``: they have been of that type before."""
+    """A host tensor of the values; ``exact``: whether the values are already rounded to ``dtype``."""
     values = np.asarray(values, dtypes.to_numpy(dtype.stored[0]), order="C")
     if not exact:
         values = quantized(values, dtype)
-    made = Tensor.of(array(values, cpu(0)), dtype, layout, padding=padding)
-    made.tile = tile
-    return made
+    return Tensor.of(array(values, cpu(0)), dtype, layout, padding=padding, tile=tile)
 
 
 def on_device(
@@ -258,16 +266,13 @@ def on_device(
     padding: float = 0,
     tile: Tile = DEFAULT_TILE,
 ) -> Tensor:
-    """A tensor on a device with values from the host, in interleaved DRAM or as ``config`` says.
+    """A tensor on a device with values from the host, by default in interleaved DRAM.
 
     Raises RuntimeError for a configuration that does not fit, Unsupported, DeviceMemoryError.
     """
     config, to = _place(op, values.shape, dtype, layout, device, config, tile)
     values = np.asarray(values, dtypes.to_numpy(dtype.stored[0]), order="C")
-    handle = array(values, device.chip, layout=to)
-    made = Tensor.of(handle, dtype, layout, config, device, padding)
-    made.tile = tile
-    return made
+    return Tensor.of(array(values, device.chip, layout=to), dtype, layout, config, device, padding, tile)
 
 
 def _place(
@@ -287,7 +292,7 @@ def _place(
 
 
 def tensors_within(value: Any) -> Iterator[Tensor]:
-    """The tensors among arguments or results, in order: of lists, tuples and dicts those within them."""
+    """The tensors among arguments or results, in order, also those inside of lists, tuples and dicts."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
@@ -305,7 +310,7 @@ def unfilled(
     device: MeshDevice,
     config: MemoryConfig | None = None,
 ) -> Tensor:
-    """As on_device, a tensor whose values are not defined."""
+    """A tensor like the result of on_device, but with undefined values."""
     config, to = _place(op, shape, dtype, layout, device, config)
     handle = empty(shape, dtype.stored[0], device.chip, layout=to)
     return Tensor.of(handle, dtype, layout, config, device)

@@ -1,5 +1,6 @@
-""".tensorbin: ttnn's files of tensors, as tt-metal writes them: the length of a header, a FlatBuffer that
-says what the tensor is (ttnn/core/tensor/flatbuffer/*.fbs), and its elements in the order of memory.
+""".tensorbin: ttnn's files of tensors, as tt-metal writes them. A file has the length of its header, the
+header, which is a FlatBuffer with the tensor's type and place (ttnn/core/tensor/flatbuffer/*.fbs), and the
+elements in the order of memory.
 
 Elements of tiles are in the order of tiles and of their 16x16 faces; a block format has a tile's 64 exponents
 first, then the signs and magnitudes of its 1024 elements.
@@ -31,7 +32,7 @@ from .tensor import Tensor
 
 _LENGTH = struct.Struct("<Q")
 _INLINE_STORAGE, _ROW_MAJOR_PAGES, _TILE_PAGES = 1, 1, 2  # members of the unions TensorBuffer and PageConfig
-_FACE, _ROW = 16, 16  # a face has 16 rows of 16 elements, each of which has an exponent in a block format
+_FACE, _ROW = 16, 16  # a face has 16 rows of 16 elements; in a block format each row has an exponent
 _ELEMENTS = {
     DataType.BFLOAT16: "bfloat16",
     DataType.FLOAT32: "float32",
@@ -44,7 +45,7 @@ _MAGNITUDE_BITS = {DataType.BFLOAT8_B: 7, DataType.BFLOAT4_B: 3}
 
 
 class TensorFile(NamedTuple):
-    """What a file says: values in the logical shape, float32 of a float type."""
+    """Contents of a file: values in the logical shape, float32 for a float type."""
 
     values: np.ndarray
     dtype: DataType
@@ -61,7 +62,7 @@ def _faces(rows: int, cols: int) -> tuple[int, int]:
 
 
 def _tilized(values: np.ndarray, tile: tuple[int, int]) -> np.ndarray:
-    """(tiles, elements of a tile) of a matrix of whole tiles."""
+    """The elements of a matrix of whole tiles as (tiles, elements of a tile)."""
     (rows, cols), (high, wide) = values.shape, tile
     tall, broad = _faces(high, wide)
     cut = values.reshape(rows // high, high // tall, tall, cols // wide, wide // broad, broad)
@@ -76,7 +77,7 @@ def _untilized(elements: np.ndarray, rows: int, cols: int, tile: tuple[int, int]
 
 
 def _packed(tiles: np.ndarray, bits: int) -> bytes:
-    """Tiles of a block format, from values that it holds exactly."""
+    """The bytes of tiles in a block format; the format holds the values exactly."""
     lines = tiles.reshape(-1, _ROW)
     exponents = (lines.view(np.uint32) >> 23) & 0xFF
     shared = exponents.max(1)
@@ -91,7 +92,7 @@ def _packed(tiles: np.ndarray, bits: int) -> bytes:
 
 
 def _unpacked(data: bytes, count: int, elements: int, bits: int) -> np.ndarray:
-    """(count, elements) float32 of tiles of a block format."""
+    """The values of tiles in a block format, (count, elements) float32."""
     heads = elements // _ROW
     body = elements * (bits + 1) // 8
     raw = np.frombuffer(data, np.uint8).reshape(count, heads + body)
@@ -106,7 +107,7 @@ def _unpacked(data: bytes, count: int, elements: int, bits: int) -> np.ndarray:
 
 
 def _matrix(shape: tuple[int, ...], layout: Layout, tile: Tile) -> tuple[int, int, int]:
-    """(matrices, rows, columns) of a shape as it lies in memory."""
+    """(matrices, rows, columns) that a tensor of the shape has in memory, with padding."""
     rows, cols = (1, 1, *shape)[-2:]
     outer = int(np.prod(shape[:-2], dtype=np.int64))
     if layout is Layout.TILE:
@@ -140,9 +141,7 @@ def _values_of(name: str, data: bytes, shape: tuple[int, ...], dtype: DataType, 
         kind = np.dtype(dtypes.to_numpy(_ELEMENTS[dtype]))
         nbytes = outer * rows * cols * kind.itemsize
     if len(data) != nbytes:
-        text = (
-            f"{name}: a tensor {shape} of {len(data)} bytes instead of {nbytes}, as of shards that end early"
-        )
+        text = f"{name}: a tensor {shape} of {len(data)} bytes instead of {nbytes}: its shards may end early"
         raise Unsupported(text, op="ttnn.load_tensor")
     tiles = _unpacked(data, count, elements, _MAGNITUDE_BITS[dtype]) if dtype.is_block else None
     values = np.frombuffer(data, kind) if tiles is None else tiles
@@ -157,7 +156,8 @@ def _values_of(name: str, data: bytes, shape: tuple[int, ...], dtype: DataType, 
 
 
 def _header(tensor: Tensor, nbytes: int) -> bytes:
-    """The FlatBuffer of a tensor of one chip. It is written as interleaved in its memory."""
+    """The FlatBuffer for a tensor of one chip; the tensor is written as interleaved over the banks of its
+    memory."""
     high, wide = tensor.tile.tile_shape
     tiled = tensor.layout is Layout.TILE
     pages = Table({0: Table({0: ("I", high), 1: ("I", wide)})}) if tiled else Table({})
@@ -179,7 +179,7 @@ def _header(tensor: Tensor, nbytes: int) -> bytes:
 
 
 def write_tensor(path: Path, tensor: Tensor) -> None:
-    """Write a tensor to a file that tt-metal reads, too."""
+    """Write a tensor to a file that tt-metal can read."""
     data = _elements_of(tensor)
     if not data:
         raise fatal("ttnn.dump_tensor", "Unexpected empty buffer during tensor serialization")
@@ -209,7 +209,7 @@ def _config(name: str, found: Any) -> MemoryConfig:
 
 
 def read_tensor(path: Path) -> TensorFile:
-    """What a file of ttnn's has. Raises RuntimeError for a damaged one, Unsupported for a tensor that lies on
+    """Contents of a ttnn file. Raises RuntimeError for a damaged file, Unsupported for a tensor that lies on
     several chips."""
     whole, name = path.read_bytes(), str(path)
     damaged = f'Tensor file "{name}" is truncated or corrupt: cannot validate tensor data'
@@ -228,11 +228,11 @@ def _read(name: str, header: bytes, data: bytes) -> TensorFile:
     layout = spec.child(1)
     places = {struct.unpack("<QQ", shard.inline(1, 16)) for shard in shards}
     if len(places) != 1:
-        text = f"{name}: a tensor in {len(places)} parts, of several chips, is not supported"
+        text = f"{name}: a tensor in {len(places)} parts, as several chips have them, is not supported"
         raise Unsupported(text, op="ttnn.load_tensor")
     ((offset, size),) = places
     if offset + size > len(data):
-        raise ValueError("elements beyond the file")
+        raise ValueError("the elements reach beyond the end of the file")
     dtype, tiled = DataType(layout.scalar(0, "B")), layout.scalar(1, "B") == _TILE_PAGES
     tile = DEFAULT_TILE
     if tiled:

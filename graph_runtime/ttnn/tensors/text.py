@@ -17,8 +17,8 @@ _options: dict[str, Any] = {"profile": "short", "sci_mode": "default", "precisio
 def set_printoptions(
     *, profile: str | None = None, sci_mode: Any = None, precision: int | None = None
 ) -> None:
-    """How tensors are printed. ``profile`` "empty", "short" or "full"; ``sci_mode`` True, False or "default";
-    ``precision`` digits. Raises RuntimeError for another profile."""
+    """Set how tensors are printed: ``profile`` "empty", "short" or "full"; ``sci_mode`` True, False or
+    "default"; ``precision`` in digits. Raises RuntimeError for an unknown profile."""
     if profile is not None:
         if profile.lower() not in _EDGE:
             raise RuntimeError(f"Unknown profile {profile!r}: empty, short or full")
@@ -30,7 +30,7 @@ def set_printoptions(
 
 
 def as_text(tensor: Any) -> str:
-    """The values, four of a dimension at most, then shape, dtype and layout."""
+    """The values, in the profile "short" at most four along each dimension, then shape, dtype and layout."""
     tail = f"shape={tensor.shape}, dtype={tensor.dtype}, layout={tensor.layout})"
     if not tensor.is_allocated():
         return f"{_START}<buffer is not allocated>, {tail}"

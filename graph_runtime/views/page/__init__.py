@@ -5,5 +5,5 @@
 Each view has a module that makes its part of the data from frozen values, so that tests read it without a
 browser: nodes, prefixes and ranks (the graph), events (time), addresses and cores (memory), roofline,
 node_errors, tensors, answers (the overview), two_plans. traces and comparisons read files of runs, bare makes
-pages of these alone, serve shows a page on loopback; assets/ has the style and the scripts, a view each.
+pages of these alone, opened shows a page; assets/ has the style and the scripts, one script per view.
 """

@@ -1,4 +1,4 @@
-"""Memory of a plan over time: which value holds which addresses of each pool, and when."""
+"""Memory of a plan over time: which addresses of each pool each value holds, and when."""
 
 from __future__ import annotations
 
@@ -10,28 +10,25 @@ from ...base.machine.layout import L1
 from ...plan.supports import circular_room
 from .shown import Shown
 
-__all__ = ["Peak", "peak_of", "pool_data"]
-
-Peak = tuple[int, int, np.ndarray]  # ns, bytes of a bank, rows of the values that live then
+Peak = tuple[int, int, np.ndarray]  # (time in ns, bytes of a bank, rows of the values alive at that time)
 ACTIVATION, PARAMETER, OUTPUT = range(3)
 
 
 def pool_data(shown: Shown) -> list[dict[str, Any]]:
-    """One a memory in use: {"did", "device", "memory", "banks", "bank_bytes", "available", "peak", "bound",
-    "status", "most_live", "most_live_ns", "grid", "room", "values": columns, "circular": columns, "traffic"}.
-    All bytes are of one bank, every bank holds the same ranges; ``traffic`` [banks][read, written] bytes of
-    one run. ``grid``: of L1, whose banks are cores; ``values.cores`` is null or [top, left, bottom, right] of
-    a sharded value. ``circular``: what a node's circular buffers take of each core while it runs, from the
-    other end of L1's ``room``."""
+    """One entry per device memory in use: {"did", "device", "memory", "banks", "bank_bytes", "available",
+    "peak", "bound", "status", "most_live", "most_live_ns", "grid", "room", "values": columns, "circular":
+    columns, "traffic"}. All numbers of bytes are for one bank; every bank has the same ranges. ``traffic``:
+    bytes of one run, [banks][read, written]. ``grid``: rows and columns of cores, for L1, whose banks are
+    cores. ``values.cores``: [top, left, bottom, right] of a sharded value, else null. ``circular``: bytes of
+    each core that a node's circular buffers take while the node runs, at the other end of L1's ``room``."""
     plan, found = shown.plan, []
     traffic = shown.timeline.bank_bytes() if len(shown.timeline) else {}
     circular = plan.circular_peak()
-    pools = {*plan.peak, *((did, _l1(shown, did)) for did in circular)}
-    for did, index in sorted(pools):
+    names = {did: [memory.name for memory in plan.devices[did].descriptor.memories] for did in circular}
+    for did, index in sorted({*plan.peak, *((did, all_.index(L1)) for did, all_ in names.items())}):
         memory = plan.devices[did].descriptor.memories[index]
         values = _values(shown, did, index)
         ns, most, _ = peak_of(values)
-        banks = traffic.get((did, index))
         found.append(
             {
                 "did": did,
@@ -48,18 +45,15 @@ def pool_data(shown: Shown) -> list[dict[str, Any]]:
                 "room": circular_room(plan.devices[did]) if memory.name == L1 else 0,
                 "values": values,
                 "circular": _circular(shown, did) if memory.name == L1 else None,
-                "traffic": banks,
+                "traffic": traffic.get((did, index)),
             }
         )
     return found
 
 
-def _l1(shown: Shown, did: int) -> int:
-    return [memory.name for memory in shown.plan.devices[did].descriptor.memories].index(L1)
-
-
 def _values(shown: Shown, did: int, index: int) -> dict[str, Any]:
-    """A row a value of the pool: nid of its maker, sid, begin and end ns of a run, offset, extent, kind."""
+    """Columns with one row per value of the pool: nid of the node that makes the value, sid, begin and end in
+    ns of a run, offset, extent, kind."""
     plan, values, timeline = shown.plan, shown.values, shown.timeline
     graph, over = plan.graph, timeline.latency_ns
     start, end = _times(shown)
@@ -92,7 +86,8 @@ def _values(shown: Shown, did: int, index: int) -> dict[str, Any]:
 
 
 def _times(shown: Shown) -> tuple[list[int], list[int]]:
-    """Begin and end ns of each node in the first run; of what takes no time, those of what ran before it."""
+    """Begin and end ns of each node in the first run. For a node without an event, both are the end of the
+    last earlier node that has an event."""
     timeline, count = shown.timeline, shown.plan.graph.num_nodes
     start, end = np.zeros(count, np.int64), np.zeros(count, np.int64)
     first = timeline.run == 0
@@ -121,8 +116,8 @@ def _circular(shown: Shown, did: int) -> dict[str, Any]:
 
 
 def peak_of(values: dict[str, Any]) -> Peak:
-    """When most bytes are held, how many, and by which rows. A storage that several values share counts
-    once."""
+    """(time of the peak, its bytes, rows of the values alive then). A storage that several values share
+    counts once."""
     if not values["sid"]:
         return 0, 0, np.zeros(0, np.int64)
     begin, end, extent, sid = (np.array(values[key], np.int64) for key in ("begin", "end", "extent", "sid"))

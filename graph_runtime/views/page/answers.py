@@ -1,4 +1,4 @@
-"""What the overview says: where nodes run and why, what bounds the time, what fills the memory."""
+"""Tables of the overview: where nodes run and why, what bounds the time, what fills the memory."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from ...simulation.estimate import bounds
 from .addresses import PARAMETER, peak_of
 from .shown import CALL, EARLY, Shown
 
-__all__ = ["answers", "without_numbers"]
-
-_CAUSES, _OPS, _HOLDERS = 8, 12, 8  # rows of each table
+_CAUSES, _OPS, _HOLDERS = 8, 12, 8  # most rows of each table
 _NUMBER = re.compile(r"(?<![\w:.])\d[\d.,]*(?: (?:ns|us|ms|s|B|KB|MB|GB)\b)?")
 
 
 def answers(shown: Shown, pools: list[dict[str, Any]]) -> dict[str, Any]:
-    """{"placement", "time", "memory"}, tables that the overview draws. ``pools``: pool_data()."""
+    """{"placement", "time", "memory"}: the tables of the overview. ``pools``: result of pool_data()."""
     return {"placement": _placement(shown), "time": _time(shown), "memory": [_memory(pool) for pool in pools]}
 
 
 def without_numbers(cause: str) -> str:
-    """A cause that is like others but for its numbers: "mincut: 21.4 us here" is "mincut: … here"."""
+    """A cause without its numbers, so that causes that differ only in numbers form one group. For example,
+    "mincut: tt:0 21.4 us" becomes "mincut: tt:0 …"."""
     return _NUMBER.sub("…", cause)
 
 
@@ -73,7 +72,8 @@ def _placement(shown: Shown) -> dict[str, Any]:
 
 
 def _copies(shown: Shown) -> list[dict[str, Any]]:
-    """A row a way between devices: copies of every run, and those that run when an input is set."""
+    """One row per pair of devices: the copies of every run, and the copies that are made only when an input
+    is set."""
     plan, graph, kinds = shown.plan, shown.plan.graph, shown.kinds
     entry_did = plan.entry_did()
     ways: dict[tuple[int, int, bool], dict[str, int]] = {}
@@ -123,7 +123,8 @@ def _time(shown: Shown) -> dict[str, Any]:
 
 
 def _sums(times: Iterable[tuple[int, int]], key: Any) -> list[tuple[Any, dict[str, int], int]]:
-    """(key, {"nodes", "ns"}, ns) of each, the longest first."""
+    """(key, {"nodes", "ns"}, ns) for each key, longest time first. "nodes": number of nodes with that key;
+    "ns" and ns: the time of these nodes."""
     found: dict[Any, dict[str, int]] = {}
     for nid, ns in times:
         row = found.setdefault(key(nid), {"nodes": 0, "ns": 0})
@@ -136,7 +137,7 @@ def _sums(times: Iterable[tuple[int, int]], key: Any) -> list[tuple[Any, dict[st
 
 
 def _memory(pool: dict[str, Any]) -> dict[str, Any]:
-    """The pool's sums, and what is held where most is."""
+    """The pool's totals, and the values held at its peak."""
     values = pool["values"]
     ns, most, rows = peak_of(values)
     kinds, extents = np.array(values["kind"], np.int64), np.array(values["extent"], np.int64)

@@ -1,4 +1,4 @@
-"""A page without a plan: what files of runs alone show of their nodes."""
+"""A page without a plan: its nodes are those that files of runs name."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 from .columns import Texts, plain
 from .data import VERSION
 from .shown import CALL, COPIED, KINDS
-
-__all__ = ["bare_nodes", "bare_page"]
 
 Row = dict[str, Any]
 
@@ -24,7 +22,7 @@ def bare_nodes(
     layouts: Sequence[str],
     causes: Sequence[str],
 ) -> Row:
-    """Columns as those of graph_data()."""
+    """Columns like those of graph_data(), empty for columns whose values only a plan has."""
     count, nothing = len(names), texts("")
     return {
         "name": list(names),

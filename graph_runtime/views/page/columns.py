@@ -1,4 +1,4 @@
-"""Tables of the page's data: columns of equal length, and texts that occur often as numbers."""
+"""Tables of the page's data: columns of equal length, with repeated texts replaced by numbers."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Texts", "plain"]
-
 
 class Texts:
-    """Gives each text a number; ``all`` is the table of them."""
+    """A numbering of texts; ``all`` lists the texts in the order of their numbers."""
 
     def __init__(self) -> None:
         self.all: list[str] = []
         self._number: dict[str, int] = {}
 
     def __call__(self, text: str) -> int:
-        """The number of a text."""
+        """The number of a text; a text not seen before gets the next number."""
         number = self._number.get(text)
         if number is None:
             number = self._number[text] = len(self.all)
@@ -27,8 +25,8 @@ class Texts:
 
 
 def plain(value: Any) -> Any:
-    """The value with numpy's arrays and numbers as Python's, which JSON has; floats that JSON lacks are
-    None."""
+    """The value with numpy arrays and numbers converted to Python's, for JSON; NaN and infinities, which JSON
+    lacks, become None."""
     if isinstance(value, np.ndarray):
         return plain(value.tolist())
     if isinstance(value, np.generic):

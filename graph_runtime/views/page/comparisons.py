@@ -1,4 +1,4 @@
-"""What run --compare --json printed.
+"""Comparisons that `run --compare --json` printed.
 
 read_comparison(bytes) -> what accuracy_data takes            --comparison_page--> page data
 """
@@ -14,15 +14,13 @@ from .columns import Texts
 from .node_errors import accuracy_data
 from .tensors import NUMBERS, tensor_data
 
-__all__ = ["comparison_of", "comparison_page", "read_comparison"]
-
 _NUMBERS = ("nmse", "max_abs", "max_rel", "correlation", "max_ulp")
 Row = dict[str, Any]
 
 
 def comparison_of(raw: Any) -> Any:
-    """The comparison in what run --compare --json prints, or the comparison itself; None where there is
-    none."""
+    """The comparison in ``raw``, which is the output of `run --compare --json` or the comparison itself; None
+    for any other value."""
     if isinstance(raw, dict):
         found = raw.get("compare", raw)
         if isinstance(found, dict) and "bound_isolated" in found:
@@ -31,7 +29,7 @@ def comparison_of(raw: Any) -> Any:
 
 
 def read_comparison(text: bytes, what: str = "a comparison") -> Row:
-    """A comparison that run --compare --json printed, checked. Raises DocumentError for what is none."""
+    """A comparison that run --compare --json printed, checked. Raises DocumentError for any other text."""
     found = comparison_of(parse_json(text, what))
     if found is None:
         raise DocumentError(f"{what} has no comparison: run --compare --json prints one", path="$.compare")
@@ -62,7 +60,7 @@ def _check_row(row: Any, path: str, what: str) -> None:
 
 
 def _check_numbers(numbers: Any, path: str, what: str) -> None:
-    """None: of a file that an older version wrote."""
+    """Check the numbers of an entry; None is allowed, because older versions wrote it."""
     if numbers is None:
         return
     first = numbers.get("first") if isinstance(numbers, dict) else None
@@ -73,7 +71,8 @@ def _check_numbers(numbers: Any, path: str, what: str) -> None:
 
 
 def _is_element(one: Any) -> bool:
-    """An element's index, and its two values: numbers, or "nan" and the like as text."""
+    """Whether ``one`` describes an element: its index and its two values, each a number or a text such as
+    "nan"."""
     if not isinstance(one, dict) or not isinstance(one.get("at"), list):
         return False
     return all(
@@ -82,13 +81,13 @@ def _is_element(one: Any) -> bool:
 
 
 def _number(value: Any, path: str, what: str) -> None:
-    """None is what JSON has for a number that is not finite."""
+    """Check a number. None is allowed, because JSON has no other form for a number that is not finite."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise DocumentError(f"{what}: {path} is {value!r}, no number", path=path, got=value)
 
 
 def comparison_page(comparison: Row, title: str, command: str = "") -> Row:
-    """The page of a comparison alone, whose nodes are those that were compared."""
+    """The page of a comparison without a plan; the page's nodes are the compared nodes."""
     rows = {
         row["name"]: row
         for key in ("accumulated", "isolated", "outputs")

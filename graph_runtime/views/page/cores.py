@@ -1,5 +1,5 @@
-"""The cores of each tt device: of a board that a balancer cut, the ops of each epoch; else what each op
-uses."""
+"""Cores of each tt device: if a balancer cut the board's work into epochs, the ops of each epoch, else the
+cores of each op."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from ...plan.compute_config import node_numerics
 from ...plan.types import Plan
 from .shown import Shown
 
-__all__ = ["FLOPS_A_CYCLE", "PHASES", "core_data", "cores_of", "utilisation"]
-
 PHASES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}
-FLOPS_A_CYCLE = 4096  # of a core's multiplier: 32x32x32 products in 16 cycles, one phase
+FLOPS_A_CYCLE = 4096  # operations of a core in one cycle: it multiplies 32x32x32 in 16 cycles per phase
 
 
 def core_data(shown: Shown) -> list[dict[str, Any]]:
-    """One a device with cores that runs something: {"did", "device", "grid", "policy", "epochs", "ops"}.
-    ``epochs``, of a board that a balancer cut: cycles, utilisation, and rows of ops: name, nid, rectangle,
-    cycles, bytes of L1. ``ops``, of a board whose ops run one at a time: nid, rectangle (null: all cores),
-    utilisation."""
+    """One entry per device that has cores and runs something: {"did", "device", "grid", "policy", "epochs",
+    "ops"}. ``epochs``: for a board whose work a balancer cut into epochs, each with its cycles, its
+    utilisation, and a row for each op (name, nid, rectangle, cycles, bytes of L1). ``ops``: for a board whose
+    ops run one at a time, a row for each op (nid, rectangle, utilisation); the rectangle is null for all
+    cores."""
     found = []
     for did, device in enumerate(shown.plan.devices):
         cut = next((b for b in shown.plan.balanced if b.network.device == device), None)
@@ -84,8 +83,8 @@ def _ops(shown: Shown, did: int) -> list[list[Any]]:
 
 
 def utilisation(plan: Plan, nid: int, ns: int) -> float:
-    """Arithmetic of a node over what all multipliers of its board could do in ``ns``; 0 for an op that only a
-    library knows."""
+    """The share of its board's multipliers that a node used. That is the node's operations, divided by the
+    operations that all multipliers can do in ``ns``; 0 for an op that only a library knows."""
     node, board = plan.graph.node(nid), plan.devices[plan.did[nid]].descriptor
     op = registry.get(node.func.op or "") if node.func else None
     if op is None or op.is_nop or board.on_host or not ns:
@@ -97,7 +96,8 @@ def utilisation(plan: Plan, nid: int, ns: int) -> float:
 
 
 def cores_of(plan: Plan, nid: int, board: Descriptor) -> np.ndarray:
-    """bool [rows, columns]: the cores of the node's first result; all where it is interleaved."""
+    """bool [rows, columns]: the cores that have a shard of the node's first result; if the result is
+    interleaved, all cores."""
     shard = plan.layout(int(plan.graph.row_ptr[nid])).shard
     grid = np.full(board.grid, shard is None)
     if shard is not None:

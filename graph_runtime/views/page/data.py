@@ -1,4 +1,4 @@
-"""All data of a page, JSON-able: one plan or two, or what a file holds of one."""
+"""All data of a page as JSON-able values: of one plan, of two, or of a file about a run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ from .shown import Shown
 from .tensors import kept_of, tensor_data
 from .two_plans import moved_data
 
-__all__ = ["VERSION", "page_data", "plan_data"]
-
 VERSION = 1
 
 
 def page_data(title: str, *shown: Shown, command: str = "") -> dict[str, Any]:
     """{"version", "title", "command", "plans": [plan_data], "moved": moved_data of two plans, else null}.
-    ``command``: how to make the page again."""
+    ``command``: the command line that makes the page again."""
     return {
         "version": VERSION,
         "title": title,
@@ -35,7 +33,7 @@ def page_data(title: str, *shown: Shown, command: str = "") -> dict[str, Any]:
 
 def plan_data(shown: Shown) -> dict[str, Any]:
     """{"name", "problem", "warnings", "devices", "graph", "timelines", "pools", "cores", "roofline",
-    "accuracy", "tensors", "answers", "texts"}: a part a view, null where there is nothing of it."""
+    "accuracy", "tensors", "answers", "texts"}: the data of each view. An entry without data is null."""
     plan, pools = shown.plan, pool_data(shown)
     names, compared = plan.graph.names, shown.comparison
     found = {

@@ -10,16 +10,14 @@ from ...simulation.timeline import Timeline
 from ..trace import tracks
 from .shown import Shown
 
-__all__ = ["timeline_data"]
-
 _MOST_FLOWS = 40_000
 
 
 def timeline_data(shown: Shown) -> list[dict[str, Any]]:
-    """One a timeline: {"label", "queues", "events": columns, "flows", "critical", "limiting", "summary"}.
-    Times in ns; ``flows`` rows of (event, event, kind): 0 a copied value, 1 another value, 2 a wait for
-    memory or for a run. ``critical``: events of the longest chain of needs; ``limiting``: of what decides
-    when the last event ends."""
+    """One entry per timeline: {"label", "queues", "events": columns, "flows", "critical", "limiting",
+    "summary"}. Times in ns. ``flows``: rows of (event, later event, kind); kind 0 is a copied value, 1 any
+    other value, 2 a wait for memory or for a run. ``critical``: events of the longest chain of dependences;
+    ``limiting``: events that determine when the last event ends."""
     return [_one(shown, label, timeline) for label, timeline in shown.timelines.items()]
 
 

@@ -1,5 +1,4 @@
-"""Page data -> one HTML file that needs no other: its style, its scripts, its data, and nothing from a
-network."""
+"""Page data -> one HTML file that needs no other file and no network: style, scripts and data are inside."""
 
 from __future__ import annotations
 
@@ -12,35 +11,17 @@ from typing import Any
 
 import orjson
 
-from ...base.packaged import data_folder
+from ...base.files.mapped import data_folder
 
-__all__ = ["SCRIPTS", "html_page"]
-
-SCRIPTS = (
-    "core",
-    "canvas",
-    "details",
-    "overview",
-    "graph",
-    "timeline",
-    "memory",
-    "charts",
-    "tables",
-    "start",
-)  # as they are read
-_INSIDE = {
-    ord("<"): "\\u003c",
-    ord(">"): "\\u003e",
-    ord("&"): "\\u0026",
-    0x2028: "\\u2028",
-    0x2029: "\\u2029",
-}
+# names of the page's scripts, in the order in which the page loads them
+SCRIPTS = "core canvas details overview graph timeline memory charts tables start".split()
+_INSIDE = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
 def html_page(data: Mapping[str, Any]) -> bytes:
-    """The page of page_data(). Names in it are text of the model's file: the JSON block has no character that
-    ends a block or opens a tag, the scripts write text only, and the page's policy allows these scripts
-    alone, by their hashes, and no request."""
+    """The page for the data of page_data(). Names in the data come from the model's file and are not trusted.
+    So the JSON block has no character that ends a block or opens a tag, the scripts insert names as text
+    only, and the page's policy forbids requests and allows only these scripts, by hash."""
     style, script = _asset("page.css"), "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "

@@ -1,20 +1,19 @@
-"""The rows of a comparison by node: how far each is from the judge, alone and with errors added up."""
+"""The rows of a comparison by node: error of each node against the judge, run alone and with errors
+accumulated."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["accuracy_data", "nid_of"]
-
 _OF_ROW = ("nmse", "max_abs", "max_rel", "correlation", "max_ulp")
 
 
 def accuracy_data(comparison: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """{"ok", "judge", "worst", "bound", "alone_bound", "outputs": rows, "nodes": rows}. ``comparison``:
-    Comparison.as_dict(); ``names``: of the plan's nodes. A row has name, nid (null: not in the plan), op,
-    device, type, and of "alone" and "added" (null: not measured): nmse, max_abs, max_rel, correlation,
-    max_ulp, and ``worst`` rows as ElementDifference.as_dict() has them."""
+    Comparison.as_dict(); ``names``: names of the plan's nodes. A row has name, nid (null: not in the plan),
+    op, device, type, "alone" and "added". "alone" and "added" are null if not measured. Otherwise they have
+    nmse, max_abs, max_rel, correlation, max_ulp, and ``worst``, a list of ElementDifference.as_dict()."""
     number = {name: nid for nid, name in enumerate(names)}
     rows: dict[str, dict[str, Any]] = {}
     for title, key in (("isolated", "alone"), ("accumulated", "added")):
@@ -35,7 +34,8 @@ def accuracy_data(comparison: Mapping[str, Any], names: Sequence[str]) -> dict[s
 
 
 def nid_of(name: str, number: Mapping[str, int]) -> int | None:
-    """The node of a compared value, "split" or "split:1", one output of several; None: not in the plan."""
+    """The node that makes a compared value; None if the node is not in the plan. ``name``: name of the value,
+    such as "split" or, for one of several outputs, "split:1"."""
     return number.get(name, number.get(name.rpartition(":")[0]))
 
 

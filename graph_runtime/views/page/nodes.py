@@ -1,4 +1,4 @@
-"""The graph of a plan as columns: nodes with their causes, edges, kernels, and the code of these."""
+"""A plan's graph as columns: nodes with their causes, edges, kernels, and kernels' code."""
 
 from __future__ import annotations
 
@@ -9,36 +9,33 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import GraphRuntimeError
-from ...base.packaged import data_folder
+from ...base.files.mapped import data_folder
 from ...ir.graph import NodeView
 from ...ir.ops import registry
-from ...ir.ops.select import select
+from ...ir.ops.rules import select
 from ...simulation.estimate import bounds
 from .prefixes import open_at_first, tree_of
 from .ranks import spots
 from .shown import CONSTANT, EARLY, INPUT, KINDS, Shown
 
-__all__ = ["graph_data"]
-
-_MOST_LINES = 80  # of a kernel's code
-_MOST_TEXT = 2000  # characters of an attribute
+_MOST_LINES = 80  # most lines of a kernel's code
+_MOST_TEXT = 2000  # most characters of an attribute
 
 
 def graph_data(shown: Shown) -> dict[str, Any]:
-    """{"kinds", "nodes": columns, a row a nid, "edges": columns, "tree": groups and where each child lies in
-    its own, "codes": {kernel: file, line, text}, "notes": [rule, text, nids]}. Texts are numbers in the
-    plan's table."""
+    """{"kinds", "nodes": columns, one row per nid, "edges": columns, "tree": groups, with the place of each
+    child in the drawing of its group, "codes": {kernel: file, line, text}, "notes": [rule, text, nids]}.
+    Columns of texts have the number of each text in the plan's table of texts."""
     plan, text = shown.plan, shown.texts
     graph, bound = plan.graph, bounds(shown.timeline) if len(shown.timeline) else {}
     kernels = [_kernel(shown, nid) for nid in range(graph.num_nodes)]
     rows = [graph.node(nid) for nid in range(graph.num_nodes)]
     layouts = [", ".join(str(plan.layout(e)) for e in row.outputs) for row in rows]
-    why = [
-        "; ".join(dict.fromkeys(plan.layout_causes[plan.layout_id[e]] for e in row.outputs))
+    causes = (
+        [[plan.layout_causes[plan.layout_id[e]] for e in row.outputs] for row in rows]
         if plan.layout_causes
-        else ""
-        for row in rows
-    ]
+        else [[]] * len(rows)
+    )
     nodes = {
         "name": list(graph.names),
         "kind": shown.kinds,
@@ -48,7 +45,7 @@ def graph_data(shown: Shown) -> dict[str, Any]:
         "dtype": [text(row.output_types[0].dtype if row.output_types else "") for row in rows],
         "layout": [text(layout) for layout in layouts],
         "cause": [text(plan.causes[i]) for i in plan.cause_id.tolist()],
-        "layout_cause": [text(one) for one in why],
+        "layout_cause": [text("; ".join(dict.fromkeys(said))) for said in causes],
         "bytes": [sum(t.nbytes for t in row.output_types) for row in rows],
         "sids": [[int(plan.sid[e]) for e in row.outputs] for row in rows],
         "ns": [shown.ns.get(nid) for nid in range(graph.num_nodes)],
@@ -57,8 +54,10 @@ def graph_data(shown: Shown) -> dict[str, Any]:
         "attrs": [text(_attrs(row)) for row in rows],
         "inserted": (plan.origin < 0).astype(int),
         "circular": plan.circular,
-        "from": {
-            nid: list(shown.origins[name]) for nid, name in enumerate(graph.names) if _joined(shown, name)
+        "from": {  # names of the source's nodes that a node replaces, if not only its own
+            nid: list(of)
+            for nid, name in enumerate(graph.names)
+            if (of := shown.origins.get(name, (name,))) != (name,)
         },
     }
     number = {name: nid for nid, name in enumerate(graph.names)}
@@ -74,13 +73,8 @@ def graph_data(shown: Shown) -> dict[str, Any]:
     }
 
 
-def _joined(shown: Shown, name: str) -> bool:
-    """Whether the node stands for others than itself."""
-    return name in shown.origins and shown.origins[name] != (name,)
-
-
 def _attrs(node: NodeView) -> str:
-    """gr.* of the file, a line each."""
+    """The attributes gr.* that the node has in the file, one per line."""
     raw = node.func.raw if node.func is not None else {}
     own = {key.removeprefix("gr."): value for key, value in raw.items() if key.startswith("gr.")}
     lines = [f"{key}: {value[:_MOST_TEXT]}" for key, value in own.items() if key != "op"]
@@ -88,8 +82,8 @@ def _attrs(node: NodeView) -> str:
 
 
 def _edges(shown: Shown) -> dict[str, Any]:
-    """A row an input of a node: its maker, its reader, its type, layout and bytes, and whether it is
-    drawn."""
+    """Columns with one row per input of a node: the node that makes the value, the node that reads the value,
+    the value's type, layout and bytes, and whether the edge is drawn."""
     plan, graph, text = shown.plan, shown.plan.graph, shown.texts
     made_by = graph.entry_nid[graph.in_eid]
     types = [text(str(t)) for t in graph.types]
@@ -106,13 +100,11 @@ def _edges(shown: Shown) -> dict[str, Any]:
 
 
 def _drawn(shown: Shown) -> np.ndarray:
-    """bool [nodes]: what runs on each run and what it sets; parameters and copies of them are in details
-    only."""
+    """bool [nodes]: whether a node is drawn. The nodes of every run and the inputs that a run sets are drawn.
+    Parameters and the copies of parameters appear only in a node's details."""
     kinds = shown.kinds
     drawn = (kinds != CONSTANT) & (kinds != EARLY)
-    if (
-        not shown.constants
-    ):  # nothing says which inputs are parameters: those of one element of a batch are many
+    if not shown.constants:  # parameters are unknown: more than eight inputs are taken to be parameters
         inputs = np.flatnonzero(kinds == INPUT)
         drawn[inputs] = len(inputs) <= 8
     return drawn
@@ -150,7 +142,8 @@ def _tree(shown: Shown, rows: list[NodeView]) -> dict[str, Any]:
 
 
 def _kernel(shown: Shown, nid: int) -> str:
-    """The generic entry that serves the node, "cpu/softmax/f32"; "" where a library or no kernel does."""
+    """The generic kernel of the node, as "cpu/softmax/f32"; "" if a library runs the node, or no kernel
+    does."""
     node, device = shown.plan.graph.node(nid), shown.plan.devices[shown.plan.did[nid]]
     op = registry.get(node.func.op) if node.func is not None and node.func.op else None
     if op is None or node.func is None or (op.is_nop and device.descriptor.on_host):
@@ -158,12 +151,13 @@ def _kernel(shown: Shown, nid: int) -> str:
     try:
         return select(op, node.func.attrs, device.kernels, node.input_types, node.output_types).generic
     except GraphRuntimeError:
-        return ""  # a function of a library alone
+        return ""  # only a library knows the function
 
 
 @cache
 def _bodies() -> dict[str, str]:
-    """{"cpu/softmax": its header below native/kernels}."""
+    """{name of a kernel's body, such as "cpu/softmax": path of the body's header, relative to
+    native/kernels}."""
     from ...codegen.bodies import find_bodies  # only pages show code
 
     found = find_bodies(data_folder("graph_runtime.native") / "kernels")
@@ -172,31 +166,26 @@ def _bodies() -> dict[str, str]:
 
 @cache
 def _code(kernel: str) -> dict[str, Any] | None:
-    """{"file", "line", "text"} of a kernel's body, cut after _MOST_LINES; None where it is not in the
-    package."""
+    """{"file", "line", "text"} of a kernel's body, cut after _MOST_LINES; None if the package does not
+    contain the body."""
     kind, _, rest = kernel.partition("/")
     name = rest.partition("/")[0]
     header = _bodies().get(f"{kind}/{name}")
     if header is None:
         return None
     folder = data_folder("graph_runtime.native") / "kernels"
+    announced = re.compile(rf"/\* gr-kernel: {re.escape(kind)}/{re.escape(name)}\b")
     for file in (header, "functions.h", "folds.h"):
         lines = (folder / file).read_text().splitlines()
-        start = _start(lines, kind, name)
+        places = enumerate(lines)
+        start = next((at for at, line in places if announced.search(line) or _alone(line, name)), None)
         if start is not None:
-            end = next(
-                (at for at in range(start, len(lines)) if lines[at] == "}" or _alone(lines[at], name)), start
-            )
-            shown = lines[start : min(end, start + _MOST_LINES) + 1]
+            ends = (at for at in range(start, len(lines)) if lines[at] == "}" or _alone(lines[at], name))
+            shown = lines[start : min(next(ends, start), start + _MOST_LINES) + 1]
             return {"file": f"native/kernels/{file}", "line": start + 1, "text": "\n".join(shown)}
     return {"file": f"native/kernels/{header}", "line": 1, "text": ""}
 
 
 def _alone(line: str, name: str) -> bool:
-    """A line of a list, which is all of a body."""
+    """Whether the line is an entry of ``name`` in a list; such an entry is a body by itself."""
     return bool(re.match(rf"GR_\w+\({re.escape(name)}\b", line))
-
-
-def _start(lines: list[str], kind: str, name: str) -> int | None:
-    announced = re.compile(rf"/\* gr-kernel: {re.escape(kind)}/{re.escape(name)}\b")
-    return next((at for at, line in enumerate(lines) if announced.search(line) or _alone(line, name)), None)

@@ -1,9 +1,9 @@
-"""Groups of nodes by the prefixes of their names, which open and close in the graph view.
+"""Groups of nodes by the prefixes of their names; the graph view opens and closes groups.
 
-"layers.3.attn/q" is in layers, in layers/3, in layers/3/attn. A node whose whole name is a prefix of others
-is in the group of that name. Where a group has more children than a person can look at, stretches of its
-children, in the order of nodes, are groups of their own; so are those of a graph whose names have no
-prefixes.
+"layers.3.attn/q" is in layers, in layers/3, in layers/3/attn. A node whose whole name is a prefix of other
+names is in that group. If a group has more children than a person can look at, its children are divided, in
+the order of nodes, into stretches, which are groups, too. The same is done with the nodes of a graph whose
+names have no prefixes.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["NodeGroup", "open_at_first", "tree_of"]
-
 _CUT = re.compile(r"[/.:]+")
-_MOST, _STRETCH = 48, 24  # children of a group; of a stretch
-_DEPTH = 32  # parts of a name
-_TO = " to "  # in the name of a stretch
-_ENOUGH = 10  # boxes that the page shows at first, or more
+_MOST, _STRETCH = 48, 24  # most children of a group; most children of a stretch
+_DEPTH = 32  # most parts of a name
+_TO = " to "  # text between the first and the last name in the name of a stretch
+_ENOUGH = 10  # least number of boxes that the page shows at first
 
 
 @dataclass(eq=False)
 class NodeGroup:
-    """``name`` as shown; ``nodes`` and ``groups`` directly in it; ``first``: the least nid of all in it."""
+    """A group of nodes. ``name``: name as shown; ``nodes`` and ``groups``: the direct children; ``first``:
+    the least nid in the group."""
 
     name: str
     parent: NodeGroup | None = None
@@ -34,15 +33,15 @@ class NodeGroup:
     count: int = 0
 
     def children(self) -> list[tuple[int, NodeGroup | int]]:
-        """(first nid, group or nid) of what is directly in it, in the order of nodes."""
+        """(first nid, group or nid) of each direct child, in the order of nodes."""
         found: list[tuple[int, NodeGroup | int]] = [(group.first, group) for group in self.groups]
         return sorted([*found, *((nid, nid) for nid in self.nodes)], key=lambda one: one[0])
 
 
 def tree_of(names: Mapping[int, str], like: Mapping[int, int]) -> list[NodeGroup]:
-    """All groups of the nodes ``names`` {nid: name}, the root first, parents before their children;
-    ``number`` is the place in that list. ``like`` {nid: nid}: nodes that are in the group of another, as
-    copies are."""
+    """All groups: the root first, and parents before their children. The ``number`` of a group is its index
+    in the result. ``names`` {nid: name}: the nodes. ``like`` {nid of a copy: nid of the node in whose group
+    the copy is placed}."""
     paths = {nid: _path(name) for nid, name in names.items()}
     prefixes = {path[:end] for path in paths.values() for end in range(1, len(path))}
     root = NodeGroup("")
@@ -52,19 +51,20 @@ def tree_of(names: Mapping[int, str], like: Mapping[int, int]) -> list[NodeGroup
         home = path if path in prefixes else path[:-1]
         _group(made, home).nodes.append(nid)
     _join(root)
-    _settle(root, names)
+    for group in _bottom_up(root):
+        group.first = min([*group.nodes, *(child.first for child in group.groups)], default=0)
     _cut(root, names)
     return _numbered(root)
 
 
 def _path(name: str) -> tuple[str, ...]:
-    """The parts of a name; what is deeper than _DEPTH is one part."""
+    """The parts of a name. If there are more than _DEPTH parts, the last parts are joined into one."""
     parts = [part for part in _CUT.split(name) if part]
     return tuple(parts if len(parts) <= _DEPTH else [*parts[: _DEPTH - 1], "/".join(parts[_DEPTH - 1 :])])
 
 
 def _group(made: dict[tuple[str, ...], NodeGroup], path: tuple[str, ...]) -> NodeGroup:
-    """The group of a path, which is made with those above it."""
+    """The group of a path; a new group is made together with its missing parents."""
     end = len(path)
     while path[:end] not in made:
         end -= 1
@@ -76,7 +76,7 @@ def _group(made: dict[tuple[str, ...], NodeGroup], path: tuple[str, ...]) -> Nod
 
 
 def _join(root: NodeGroup) -> None:
-    """A group whose only child is a group is one with it; a group of one node is none."""
+    """Merge each group whose only child is a group with that child, and dissolve each group of one node."""
     for group in _bottom_up(root):
         while group is not root and len(group.groups) == 1 and not group.nodes:
             (only,) = group.groups
@@ -90,20 +90,16 @@ def _join(root: NodeGroup) -> None:
 
 
 def _bottom_up(root: NodeGroup) -> list[NodeGroup]:
-    """Children before their parents, without recursion: a name may have any number of parts."""
+    """All groups, children before their parents. No recursion is used, because groups may be nested too
+    deeply for it."""
     found = [root]
     for group in found:
         found += group.groups
     return found[::-1]
 
 
-def _settle(root: NodeGroup, names: Mapping[int, str]) -> None:
-    for group in _bottom_up(root):
-        group.first = min([*group.nodes, *(child.first for child in group.groups)], default=0)
-
-
 def _cut(root: NodeGroup, names: Mapping[int, str]) -> None:
-    """Stretches of children, until no group has too many."""
+    """Split the children of groups into stretches until no group has too many children."""
     for group in _bottom_up(root):
         while len(group.nodes) + len(group.groups) > _MOST:
             children, group.nodes, group.groups = group.children(), [], []
@@ -138,8 +134,9 @@ def _numbered(root: NodeGroup) -> list[NodeGroup]:
 
 
 def open_at_first(groups: Sequence[NodeGroup]) -> list[int]:
-    """Numbers of the groups that are open at first: from the root on those with most nodes, until the boxes
-    that are seen are enough to tell the graph's parts; never so many that they are too small."""
+    """Numbers of the groups that are open at first: from the root on, the groups with most nodes, until
+    enough boxes are visible to tell the graph's parts apart, but never so many that boxes become too small.
+    """
     opened, seen = [0], len(groups[0].children())
     waiting = list(groups[0].groups)
     while waiting and seen < _ENOUGH:

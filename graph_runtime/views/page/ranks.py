@@ -1,7 +1,8 @@
-"""Where children of a group lie in its drawing: a rank (row) and a column, computed when the page is written.
+"""Places of a group's children in the group's drawing: each child's rank (row) and column, computed when the
+page is written.
 
-A graph's nodes come in an order in which they can run, so one pass gives each child the rank after all that
-it reads; passes up and down then put children near what they read and what reads them.
+A graph's nodes come in an order in which they can run, so one pass gives each child a rank below all its
+inputs; passes up and down the ranks then move children near their inputs and readers.
 """
 
 from __future__ import annotations
@@ -12,14 +13,13 @@ import numpy as np
 
 from .prefixes import NodeGroup
 
-__all__ = ["Spot", "spots"]
-
 Spot = tuple[int, int]  # rank, column
 _SWEEPS = 4
 
 
 def spots(groups: Sequence[NodeGroup], edges: np.ndarray) -> tuple[dict[int, Spot], dict[int, Spot]]:
-    """({nid: spot}, {group number: spot}), each within its group. ``edges`` int64 [edges, 2]: nids."""
+    """({nid: spot}, {group number: spot}); spots are within the drawing of the parent group. ``edges`` int64
+    [edges, 2]: nids."""
     of_node, of_group = {}, {}
     inside = _lifted(groups, edges)
     for group in groups:
@@ -34,13 +34,13 @@ def spots(groups: Sequence[NodeGroup], edges: np.ndarray) -> tuple[dict[int, Spo
 
 
 def _key(child: NodeGroup | int) -> int:
-    """A nid, or -1 - the number of a group."""
+    """The key of a child: the nid of a node, or -1 minus the number of a group."""
     return -1 - child.number if isinstance(child, NodeGroup) else child
 
 
 def _lifted(groups: Sequence[NodeGroup], edges: np.ndarray) -> dict[int, dict[tuple[int, int], int]]:
-    """{group number: {(child, child): edges between them}}: each edge in the lowest group that has both
-    ends."""
+    """{group number: {(child, child): number of edges between them}}. Each edge counts in the lowest group
+    that contains both its ends."""
     home = {nid: group for group in groups for nid in group.nodes}
     paths: dict[int, list[int]] = {}
     for group in groups:
@@ -54,7 +54,7 @@ def _lifted(groups: Sequence[NodeGroup], edges: np.ndarray) -> dict[int, dict[tu
         two = [*(-1 - number for number in paths[home[b].number]), b]
         depth = next((at for at, (x, y) in enumerate(zip(one, two, strict=False)) if x != y), None)
         if depth is None:
-            continue  # a node that reads itself is no edge of a drawing
+            continue  # an edge from a node to itself is not drawn
         inner = found.setdefault(-1 - one[depth - 1], {})
         pair = one[depth], two[depth]
         inner[pair] = inner.get(pair, 0) + 1
@@ -66,13 +66,13 @@ def _places(keys: Sequence[int], edges: Mapping[tuple[int, int], int]) -> dict[i
     reads: dict[int, list[int]] = {key: [] for key in keys}
     read_by: dict[int, list[int]] = {key: [] for key in keys}
     for a, b in edges:
-        if order[a] < order[b]:  # groups may read each other: what goes back gives no rank
+        if order[a] < order[b]:  # groups may read each other: edges against the order are ignored
             reads[b].append(a)
             read_by[a].append(b)
     rank: dict[int, int] = {}
     for key in keys:
         rank[key] = 1 + max((rank[a] for a in reads[key]), default=-1)
-    for key in reversed(keys):  # what reads nothing lies beside its first reader's inputs, not at the top
+    for key in reversed(keys):  # a child without inputs is just above its first reader, not at the top
         if not reads[key] and read_by[key]:
             rank[key] = min(rank[b] for b in read_by[key]) - 1
     rows: dict[int, list[int]] = {}

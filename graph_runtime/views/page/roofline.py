@@ -1,5 +1,5 @@
-"""The roofline of each device: its rates, and each op as a point of operations a byte and operations a
-second."""
+"""The roofline of each device: its rates, and each op as a point (operations per byte, operations per
+second)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from typing import Any
 from ...base.machine.devices import Device
 from ...base.machine.layout import DRAM
 from ...costs.cost_model import find_costs
-from ..op_totals import work_of
+from ..node_rates import work_of
 from .cores import FLOPS_A_CYCLE, PHASES
 from .shown import Shown
 
-__all__ = ["roofline_data"]
-
 
 def roofline_data(shown: Shown) -> list[dict[str, Any]]:
-    """One a device that runs something: {"did", "device", "gb_per_s", "roofs": [[name, GFLOP/s]], "source",
-    "points": {"nid", "flops", "bytes", "ns": {label: ns}}}. Bytes are those that an op reads and writes at
-    least once."""
+    """One entry per device that runs something: {"did", "device", "gb_per_s", "roofs": [[name, GFLOP/s]],
+    "source", "points": {"nid", "flops", "bytes", "ns": {label: ns}}}. "bytes" are the bytes that each op must
+    read and write."""
     plan = shown.plan
     times = {
         label: dict(zip(t.nid[t.run == 0].tolist(), t.duration[t.run == 0].tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""What a page shows of one plan: the frozen values that its data is made of."""
+"""The frozen values of one plan from which its page's data is made."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ import numpy as np
 from ...artifacts.prepare import Prepared
 from ...ir.graph import COPY
 from ...ir.model import Note
-from ...plan.columns import func_mask
-from ...plan.lifetimes import Values, find_values
+from ...plan.columns import Values, find_values, func_mask
 from ...plan.types import Plan
 from ...simulation.timeline import Timeline
 from .columns import Texts
-
-__all__ = ["CALL", "CONSTANT", "EARLY", "INPUT", "KINDS", "Shown"]
 
 KINDS = ("call", "copy", "input", "constant", "at input")
 CALL, COPIED, INPUT, CONSTANT, EARLY = range(len(KINDS))
@@ -26,12 +23,13 @@ CALL, COPIED, INPUT, CONSTANT, EARLY = range(len(KINDS))
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """``name`` of the plan; ``timelines`` {"simulated" or "measured": Timeline} of it, the first one counts
-    in tables and in memory; ``constants``: names of inputs that a run does not set; ``notes``: what the
-    front-end and the rewrites did; ``origins``: {node: nodes of the source that it stands for}.
-    ``comparison``: Comparison.as_dict() of the plan's nodes, None: not compared. ``kept``: {eid of the plan's
-    graph: its value}, what a run has left in its inputs and outputs. ``problem``: why the plan cannot run, ""
-    if it can."""
+    """Data of one plan's page. ``timelines`` {"simulated" or "measured": Timeline}; tables and memory use the
+    first timeline. ``constants``: names of inputs that a run does not set; ``notes``: changes by the
+    front-end and the rewrites; ``origins``: {node: nodes of the source that it replaces}. ``comparison``:
+    Comparison.as_dict() of the plan's nodes, None if they were not compared. ``kept``: {eid in the plan's
+    graph: value} of inputs and outputs after a run. ``problem``: the reason why the plan cannot run, "" if it
+    can run.
+    """
 
     name: str
     plan: Plan
@@ -46,25 +44,25 @@ class Shown:
 
     @classmethod
     def of(cls, name: str, prepared: Prepared, timelines: Mapping[str, Timeline], **words: Any) -> Shown:
-        """What prepare() made, with its notes; the plan is that of the timelines. ``words``: further
-        fields."""
+        """The data of a page for a prepared model. ``prepared``: result of prepare(); the plan is the plan of
+        ``timelines``. ``words``: further fields of Shown."""
         model = prepared.model
         plan = next(iter(timelines.values())).plan
         return cls(name, plan, timelines, frozenset(model.constants), model.notes, model.origins, **words)
 
     @property
     def timeline(self) -> Timeline:
-        """The first one."""
+        """The first of the timelines."""
         return next(iter(self.timelines.values()))
 
     @cached_property
     def values(self) -> Values:
-        """Those of the plan, with their lifetimes."""
+        """The plan's values, with their lifetimes."""
         return find_values(self.plan.graph, self.plan.at_input)
 
     @cached_property
     def kinds(self) -> np.ndarray:
-        """int8 [nodes]: which of KINDS each node is."""
+        """int8 [nodes]: kind of each node, an index into KINDS."""
         graph = self.plan.graph
         found = np.where(func_mask(graph, COPY), COPIED, CALL).astype(np.int8)
         found[self.plan.at_input] = EARLY
@@ -74,7 +72,7 @@ class Shown:
 
     @cached_property
     def ns(self) -> dict[int, int]:
-        """{nid: ns of one run} by the first timeline."""
+        """{nid: ns of one run} in the first timeline."""
         first = self.timeline.run == 0
         return dict(
             zip(self.timeline.nid[first].tolist(), self.timeline.duration[first].tolist(), strict=True)

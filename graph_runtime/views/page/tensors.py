@@ -1,4 +1,4 @@
-"""Numbers of the tensors that a run kept: range, mean, what is not finite, first values."""
+"""Summaries of the tensors that a run kept: range, mean, number of non-finite values, first values."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from ..tensor_numbers import MOST_FIRST, TensorNumbers
 from .node_errors import nid_of
 from .shown import Shown
 
-__all__ = ["NUMBERS", "kept_of", "tensor_data"]
-
 NUMBERS = ("size", "min", "max", "mean", "std", "nan", "inf", "zeros")
-_MOST = 8000  # rows, about 150 bytes of the file each
+_MOST = 8000  # most rows of the table; each takes about 150 bytes of the page
 _DIGITS = 6
 _RUNS = {"accumulated": "added up", "isolated": "alone"}
-Row = tuple[int, str, str, Mapping[str, Any]]  # nid, name, which run, TensorNumbers.as_dict()
+Row = tuple[int, str, str, Mapping[str, Any]]  # (nid, name, which run, TensorNumbers.as_dict())
 
 
 def kept_of(shown: Shown) -> list[Row]:
-    """Of what a run has left in its inputs and outputs."""
+    """Rows of the inputs and outputs after a run."""
     graph = shown.plan.graph
     rows: list[Row] = []
     for eid, value in shown.kept.items():
@@ -35,11 +33,12 @@ def kept_of(shown: Shown) -> list[Row]:
 def tensor_data(
     names: Sequence[str], comparison: Mapping[str, Any] | None, kept: Iterable[Row] = ()
 ) -> dict[str, Any] | None:
-    """Columns "nid", "name" ("split:1": one output of several), "run", those of NUMBERS and "first", in order
-    of nodes, floats to six digits; "left_out": how many rows there are beyond 8,000. None without any.
+    """Columns "nid", "name" ("split:1" for one output of several), "run", the columns in NUMBERS, and
+    "first"; None without rows. Rows are in the order of nodes, floats have six digits. "left_out" is the
+    number of rows beyond 8,000, which are left out.
 
-    ``names``: of the plan's nodes; ``comparison``: Comparison.as_dict(), whose outputs count where it has no
-    nodes; ``kept``: kept_of().
+    ``names``: names of the plan's nodes; ``comparison``: Comparison.as_dict(), whose outputs are used if it
+    has no nodes; ``kept``: result of kept_of().
     """
     number = {name: nid for nid, name in enumerate(names)}
     rows = [*kept]
@@ -61,7 +60,8 @@ def tensor_data(
 
 
 def _compared(comparison: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """(which run, row of the comparison) of nodes, else of outputs."""
+    """(name of the run, row of the comparison) for each node, or for each output if the comparison has no
+    rows of nodes."""
     runs = _RUNS if comparison.get("accumulated") else {"outputs": "compared"}
     for title, run in runs.items():
         yield from ((run, one) for one in comparison.get(title, ()))

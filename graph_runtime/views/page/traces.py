@@ -1,4 +1,4 @@
-"""Traces that --trace writes; any other Chrome trace will do.
+"""Chrome traces, written by --trace or by other programs.
 
 read_trace(bytes) -> Trace --trace_page--> page data          a trace alone: time, ops, tables
                            --trace_timeline--> a timeline beside those of a plan, by names of nodes
@@ -16,16 +16,15 @@ from ...costs import BASES
 from .bare import bare_nodes, bare_page
 from .columns import Texts
 
-__all__ = ["Trace", "is_trace", "read_trace", "trace_page", "trace_timeline"]
-
 _MOST_EVENTS = 500_000
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Trace:
-    """``devices``: names of processes; ``queues``: (device, thread) names; ``events``: queue, name, category,
-    start and length in ns, and the arguments of each, in order of their begin."""
+    """Columns of a trace. ``devices``: names of processes; ``queues``: (name of the device, name of the
+    thread) of each queue; ``events``: (queue, name, category, start in ns, length in ns, arguments) of each
+    event, in order of start."""
 
     devices: tuple[str, ...]
     queues: tuple[tuple[str, str], ...]
@@ -38,8 +37,8 @@ def is_trace(raw: Any) -> bool:
 
 
 def read_trace(text: bytes, what: str = "a trace") -> Trace:
-    """The trace of a JSON object with traceEvents; complete events (ph X) count, dispatch inside of them does
-    not. Raises DocumentError for what is none, or has more than 500,000 of them."""
+    """The trace in a JSON object with traceEvents: the object's complete events (ph X), except events of
+    category dispatch. Raises DocumentError for any other text, and for more than 500,000 events."""
     raw = parse_json(text, what)
     if not is_trace(raw):
         raise DocumentError(f"{what} has no list traceEvents: it is no trace", path="$.traceEvents")
@@ -58,9 +57,8 @@ def read_trace(text: bytes, what: str = "a trace") -> Trace:
         elif event.get("ph") == "X" and event.get("cat") != "dispatch":
             rows.append((*_hashable((process, thread), path, what), _timed(event, args, path, what)))
             if len(rows) > _MOST_EVENTS:
-                raise DocumentError(
-                    f"{what} has more than {_MOST_EVENTS:,} events: cut it", got=len(raw["traceEvents"])
-                )
+                said = f"{what} has more than {_MOST_EVENTS:,} events: cut it"
+                raise DocumentError(said, got=len(raw["traceEvents"]))
     rows.sort(key=lambda row: row[2]["start"])
     queues = list(dict.fromkeys((process, thread) for process, thread, _ in rows))
     number = {queue: at for at, queue in enumerate(queues)}
@@ -87,9 +85,8 @@ def _timed(event: Row, args: Row, path: str, what: str) -> Row:
         value = event.get(key, 0)
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not (number and abs(value) < 1e15 and (key == "ts" or value >= 0)):
-            raise DocumentError(
-                f"{what}: {path}.{key} is {value!r}, no time in us", path=f"{path}.{key}", got=value
-            )
+            text = f"{what}: {path}.{key} is {value!r}, no time in us"
+            raise DocumentError(text, path=f"{path}.{key}", got=value)
         times.append(round(value * 1000))
     name, cat = event.get("name"), event.get("cat")
     if not isinstance(name, str):
@@ -104,13 +101,12 @@ def _timed(event: Row, args: Row, path: str, what: str) -> Row:
 
 
 def trace_timeline(trace: Trace, number: Mapping[str, int], label: str) -> Row:
-    """Events of nodes in ``number`` {name: nid}, as timeline_data() has them. Raises DocumentError where the
-    trace has none of them."""
+    """A timeline like those of timeline_data(), made of the trace's events whose names are in ``number``.
+    ``number`` {name of a node: nid}. Raises DocumentError if the trace names none of the nodes."""
     known = [event for event in trace.events if event[1] in number]
     if not known:
-        raise DocumentError(
-            "the trace has no event with the name of a node of this model: is it another model's?"
-        )
+        text = "the trace has no event with the name of a node of this model: is it another model's?"
+        raise DocumentError(text)
     slots: list[int] = []
     free: dict[int, list[int]] = {}
     for queue, _, _, start, ns, _ in known:
@@ -121,7 +117,7 @@ def trace_timeline(trace: Trace, number: Mapping[str, int], label: str) -> Row:
     runs = [_int(event[5].get("run")) for event in known]
     return {
         "label": label,
-        "queues": [_queue(*queue) for queue in trace.queues],
+        "queues": [f"{device.partition(' (')[0]} {thread}" for device, thread in trace.queues],
         "bases": [*BASES, "not said"],
         "events": {
             "queue": [event[0] for event in known],
@@ -142,10 +138,6 @@ def trace_timeline(trace: Trace, number: Mapping[str, int], label: str) -> Row:
     }
 
 
-def _queue(device: str, thread: str) -> str:
-    return f"{device.partition(' (')[0]} {thread}"
-
-
 def _int(value: Any) -> int:
     return value if isinstance(value, int) and 0 <= value < 1 << 31 else 0
 
@@ -155,7 +147,7 @@ def _basis(value: Any) -> int:
 
 
 def trace_page(trace: Trace, title: str, command: str = "") -> Row:
-    """The page of a trace alone, whose nodes are the names of its events."""
+    """The page of a trace without a plan; the page's nodes are the names of the trace's events."""
     texts = Texts()
     first: dict[str, Any] = {}
     for event in trace.events:

@@ -1,4 +1,4 @@
-"""Two plans node by node: what moved, and what each change cost or gained."""
+"""Two plans compared node by node: what moved, and how much time each change costs or saves."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import numpy as np
 
 from .shown import CONSTANT, COPIED, EARLY, INPUT, Shown
 
-__all__ = ["moved_data"]
-
 
 def moved_data(one: Shown, two: Shown) -> dict[str, Any]:
-    """{"rows": a row a node of either plan, matched by name, "totals": a row a quantity}. A row: name, nids
-    (null: not there), devices, ns (null: it takes none), delta ns, layouts, causes, and ``what`` changed:
-    "device", "layout", "time", "only in A", "only in B" or ""."""
+    """{"rows": one row per node of either plan, matched by name, "totals": one row per quantity}. A row of a
+    node has its name, nids (null: the plan lacks the node), devices, ns (null: the node takes no time), delta
+    ns, layouts and causes. ``what`` names the change: "device", "layout", "time", "only in A", "only in B",
+    or "" for no change."""
     rows = _rows(one, two)
     counts = {
         what: sum(row["what"] == what for row in rows)
@@ -24,8 +23,9 @@ def moved_data(one: Shown, two: Shown) -> dict[str, Any]:
 
 
 def _rows(one: Shown, two: Shown) -> list[dict[str, Any]]:
+    quiet = (INPUT, CONSTANT, EARLY)  # kinds of nodes that run only when inputs are set, or not at all
     numbers = [
-        {name: nid for nid, name in enumerate(shown.plan.graph.names) if _counts(shown, nid)}
+        {name: nid for nid, name in enumerate(shown.plan.graph.names) if shown.kinds[nid] not in quiet}
         for shown in (one, two)
     ]
     rows = []
@@ -44,11 +44,6 @@ def _rows(one: Shown, two: Shown) -> list[dict[str, Any]]:
             }
         )
     return sorted(rows, key=lambda row: -abs(row["delta"]))
-
-
-def _counts(shown: Shown, nid: int) -> bool:
-    """Whether a node runs on each run."""
-    return shown.kinds[nid] not in (INPUT, CONSTANT, EARLY)
 
 
 def _side(shown: Shown, nid: int | None) -> dict[str, Any]:
@@ -76,7 +71,8 @@ def _what(nids: list[int | None], sides: list[dict[str, Any]]) -> str:
 
 
 def _totals(one: Shown, two: Shown) -> list[dict[str, Any]]:
-    """Rows (what, unit, A, B); of memory those of either plan, null where a plan has none."""
+    """Rows (name of a quantity, unit, value of plan A, value of plan B). Each memory of either plan has a
+    row; the value is null if a plan lacks that memory."""
     sums = [_sums(shown) for shown in (one, two)]
     keys = dict.fromkeys([*sums[0], *sums[1]])
     return [
@@ -101,8 +97,6 @@ def _sums(shown: Shown) -> dict[tuple[str, str], float]:
         found[f"nodes on {device}", ""] = len(mine)
         found[f"time on {device}", "ns"] = sum(mine)
     for (did, index), peak in sorted(plan.peak.items()):
-        found[
-            f"peak of {plan.devices[did]} {plan.devices[did].descriptor.memories[index].name}",
-            "bytes of a bank",
-        ] = peak
+        memory = plan.devices[did].descriptor.memories[index].name
+        found[f"peak of {plan.devices[did]} {memory}", "bytes of a bank"] = peak
     return found

@@ -1,7 +1,7 @@
-"""Reports that ttnn-visualizer opens: what a plan would do on its boards, every time simulated.
+"""Reports that ttnn-visualizer opens: a plan's run on its boards, all times simulated.
 
-database writes the folder; places says where a plan's values lie on boards, forms how ttnn writes what they
-are, tables makes the rows of the database (schema: its columns), captured one operation's graph of
+database writes the folder; places gives addresses of a plan's values on boards, forms describes values in
+ttnn's notation, tables has the columns and rows of the database, captured the graph of one operation's
 allocations, performance the two CSV files.
 """
 

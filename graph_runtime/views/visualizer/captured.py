@@ -1,4 +1,4 @@
-"""What one operation allocates on its board, as the graph that ttnn captures of it: a JSON list of nodes."""
+"""Allocations of one operation on its board, as the graph that ttnn captures: a JSON list of nodes."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ import orjson
 from ...base.machine.layout import L1
 from ...costs.factories import CircularBuffer
 from ...ir.graph import NodeView
-from ...plan.card_programs import program_of
+from ...plan.card_programs import program_of_node
 from ..page.cores import cores_of
-from .forms import core_range, shape
+from .forms import core_range, shape, sharding
 from .places import Places
-
-__all__ = ["captured_graph"]
 
 
 def captured_graph(places: Places, node: NodeView, name: str) -> str:
-    """Nodes capture_start, function_start, a buffer_allocate for each result on a board, one
-    circular_buffer_allocate where the kernel opens circular buffers, tensor for each result, function_end,
-    circular_buffer_deallocate_all, capture_end. Addresses and sizes are texts, as ttnn writes them.
+    """The list as JSON, with the nodes capture_start, function_start, a buffer_allocate for each result on a
+    board, one circular_buffer_allocate where the kernel opens circular buffers, tensor for each result,
+    function_end, circular_buffer_deallocate_all, capture_end. Addresses and sizes are texts, as ttnn writes
+    them.
 
-    Each circular buffer of a program of ttnn's is a node; those of a kernel of ours are one: a plan knows
-    their bytes on a core, not how the kernel cuts them.
+    Each circular buffer of a card program is one node. All circular buffers of one of our kernels are a
+    single node, because a plan knows only their bytes per core, not how the kernel divides these.
     """
     nodes: list[dict[str, Any]] = []
 
@@ -54,7 +53,8 @@ def captured_graph(places: Places, node: NodeView, name: str) -> str:
 
 
 def _buffer(places: Places, eid: int) -> dict[str, str]:
-    """``size`` is that of all cores together, ``num_cores`` how many share it, for the reader divides."""
+    """A buffer as ttnn describes it: ``size`` is the size on all cores together, ``num_cores`` the number of
+    cores that share the buffer; ttnn-visualizer divides ``size`` by ``num_cores``."""
     plan, layout = places.plan, places.plan.layout(eid)
     sid = int(plan.sid[eid])
     cores = layout.shard.cores if layout.shard is not None else places.memory(sid).banks
@@ -63,15 +63,16 @@ def _buffer(places: Places, eid: int) -> dict[str, str]:
         "size": str(int(plan.storage.extent[sid]) * cores),
         "num_cores": str(cores),
         "type": layout.memory.upper(),
-        "layout": "INTERLEAVED" if layout.shard is None else f"{layout.shard.kind.upper()}_SHARDED",
+        "layout": sharding(layout),
     }
 
 
 def _circular(places: Places, node: NodeView) -> Iterator[dict[str, str]]:
-    """They begin where L1 does, below the tensors."""
+    """The nodes of the circular buffers. The addresses of circular buffers begin where L1 begins, below the
+    addresses of the tensors."""
     plan = places.plan
     nbytes = 0 if plan.circular is None else int(plan.circular[node.nid])
-    made = program_of(plan, node)
+    made = program_of_node(plan, node)
     if not nbytes and made is None:
         return
     board = plan.devices[plan.did[node.nid]].descriptor

@@ -1,14 +1,15 @@
 """The files of ttnn-visualizer's performance tab. Each row says that its time is simulated: the op's name
-ends in ``(simulated)``, and the attributes have the basis of the time."""
+ends in ``(simulated)``, and the attributes give the basis of the time."""
 
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterable
 from io import StringIO
 from typing import Any
 
-from ...base.machine.layout import TILE, TILE_DIM, Layout
+from ...base.machine.layout import TILE, TILE_DIM
 from ...costs import BASES
 from ...ir.graph import NodeView
 from ...plan.compute_config import node_numerics
@@ -16,56 +17,28 @@ from ..page.cores import cores_of
 from . import forms
 from .tables import Rows, op_name
 
-__all__ = ["device_log", "ops_results"]
-
 _MARK = " (simulated)"
-_MOST_INPUTS = 3  # that the format has columns for
+_MOST_INPUTS = 3  # most inputs of a row; the format has no columns for more
 _AXES = "WZYX"
 _OF_TENSOR = (*(f"{axis}_PAD[LOGICAL]" for axis in _AXES), "LAYOUT", "DATATYPE", "MEMORY")
 _OF_OP = (
-    "OP CODE",
-    "OP TYPE",
-    "GLOBAL CALL COUNT",
-    "DEVICE ID",
-    "DEVICE ARCH",
-    "ATTRIBUTES",
-    "MATH FIDELITY",
-    "CORE COUNT",
-    "AVAILABLE WORKER CORE COUNT",
-    "PARALLELIZATION STRATEGY",
-    "HOST START TS",
-    "HOST END TS",
-    "HOST DURATION [ns]",
-    "DEVICE FW START CYCLE",
-    "DEVICE FW END CYCLE",
-    "OP TO OP LATENCY [ns]",
-    "DEVICE FW DURATION [ns]",
-    "DEVICE KERNEL DURATION [ns]",
-)
+    "OP CODE, OP TYPE, GLOBAL CALL COUNT, DEVICE ID, DEVICE ARCH, ATTRIBUTES, MATH FIDELITY, "
+    "CORE COUNT, AVAILABLE WORKER CORE COUNT, PARALLELIZATION STRATEGY, HOST START TS, HOST END TS, "
+    "HOST DURATION [ns], DEVICE FW START CYCLE, DEVICE FW END CYCLE, OP TO OP LATENCY [ns], "
+    "DEVICE FW DURATION [ns], DEVICE KERNEL DURATION [ns]"
+).split(", ")
 _LOG = (
-    "PCIe slot",
-    "core_x",
-    "core_y",
-    "RISC processor type",
-    "timer_id",
-    "time[cycles since reset]",
-    "data",
-    "run host ID",
-    "trace id",
-    "trace id counter",
-    "zone name",
-    "type",
-    "source line",
-    "source file",
-    "meta data",
-)
+    "PCIe slot, core_x, core_y, RISC processor type, timer_id, time[cycles since reset], data, "
+    "run host ID, trace id, trace id counter, zone name, type, source line, source file, meta data"
+).split(", ")
 
 
 def ops_results(rows: Rows) -> str:
-    """ops_perf_results: a row an operation, its times in ns, its tensors' shapes, formats and memories."""
+    """The text of ops_perf_results: one row per operation with its times in ns and its tensors' shapes,
+    formats and memories."""
     tensors = [f"INPUT_{i}" for i in range(_MOST_INPUTS)] + ["OUTPUT_0"]
     head = [*_OF_OP, *(f"{tensor}_{column}" for tensor in tensors for column in _OF_TENSOR)]
-    free: dict[int, int] = {}  # when each queue was over with its last event
+    free: dict[int, int] = {}  # {queue: end of the queue's last event, in ns}
     lines = []
     for number, (at, node) in enumerate(zip(rows.events, rows.nodes, strict=True), 1):
         queue = int(rows.timeline.queue[at])
@@ -108,20 +81,18 @@ def _operation(rows: Rows, number: int, at: int, node: NodeView, gap: int) -> li
 
 
 def _tensor(rows: Rows, eid: int | None) -> list[str]:
-    """Sizes as ``padded[logical]``, the dimensions before the last three as one."""
+    """The sizes of a tensor, each as ``padded[logical]``; all dimensions before the last three are multiplied
+    into one size."""
     if eid is None:
         return [""] * len(_OF_TENSOR)
     layout = rows.plan.layout(eid)
     sizes = (1, 1, 1, 1, *rows.plan.graph.entry_type(eid).shape)
-    outer = 1
-    for size in sizes[:-3]:
-        outer *= size
-    last = [outer, *sizes[-3:]]
+    last = [math.prod(sizes[:-3]), *sizes[-3:]]
+    tile = (1, 1, TILE_DIM, TILE_DIM) if layout.layout == TILE else (1, 1, 1, 1)
+    padded = [-(-size // side) * side for size, side in zip(last, tile, strict=True)]
     sid = int(rows.plan.sid[eid])
     board = rows.places.board.get(int(rows.plan.storage.did[sid]))
-    kind = "INTERLEAVED" if layout.shard is None else f"{layout.shard.kind.upper()}_SHARDED"
-    where = "HOST" if board is None else f"DEV_{board}_{layout.memory.upper()}_{kind}"
-    padded = _padded(layout, last)
+    where = "HOST" if board is None else f"DEV_{board}_{layout.memory.upper()}_{forms.sharding(layout)}"
     return [
         *(f"{a}[{b}]" for a, b in zip(padded, last, strict=True)),
         forms.tensor_layout(layout),
@@ -130,15 +101,9 @@ def _tensor(rows: Rows, eid: int | None) -> list[str]:
     ]
 
 
-def _padded(layout: Layout, sizes: list[int]) -> list[int]:
-    if layout.layout != TILE:
-        return sizes
-    return [*sizes[:2], *(-(-size // TILE_DIM) * TILE_DIM for size in sizes[2:])]
-
-
 def device_log(rows: Rows) -> str:
-    """profile_log_device: where each operation on a board begins and ends, in cycles of its clock, on core
-    0."""
+    """The text of profile_log_device: begin and end of each operation on core 0 of its board, in cycles of
+    the board's clock."""
     boards = {number: rows.plan.devices[did].descriptor for did, number in rows.places.board.items()}
     first = boards[0]
     cores = first.grid[0] * first.grid[1]
@@ -155,11 +120,11 @@ def device_log(rows: Rows) -> str:
                 [board, 0, 0, "TRISC_1", timer, cycle, 0, number, "", "", zone, kind, 0, "simulated", ""]
             )
     told = f"ARCH: {first.arch}, CHIP_FREQ[MHz]: {first.clock_mhz}, Max Compute Cores: {cores}, simulated\n"
-    return told + _text([list(_LOG), *lines])
+    return told + _text([_LOG, *lines])
 
 
 def _text(lines: Iterable[list[Any]]) -> str:
-    """Comma-separated lines."""
+    """The lines as text, with commas between the values of a line."""
     file = StringIO()
     csv.writer(file, lineterminator="\n").writerows(lines)
     return file.getvalue()

@@ -5,17 +5,15 @@ contrib/ has those of com.microsoft, ml/ those of ai.onnx.ml.
 
 from . import (
     attention,
-    boxes,
+    casts,
     contrib,
     control,
     conv,
     counted,
-    deform_conv,
     elementwise,
     gather,
     grid_sample,
     host,
-    inverse,
     linear,
     ml,
     normalise,
@@ -27,5 +25,4 @@ from . import (
     sequences,
     shapes,
     signal,
-    small_elements,
 )

@@ -1,13 +1,15 @@
-"""If, Loop and Scan where what they decide by is known before a run: the taken branch, the unrolled body."""
+"""If, Loop and Scan with conditions and counts that are known before a run. An If is replaced by the branch
+that is taken, a loop by its unrolled body."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..context import Context, Results, converter
+from ..nodes import subgraphs
 from ..tape import TapeValue
 
-MOST_TRIPS = 10_000  # of one loop; what all of them stand for is the budget's
+MOST_TRIPS = 10_000  # iterations of one loop; the budget bounds the total of all loops
 
 
 @converter("If", limits="the condition must be known before a run")
@@ -24,7 +26,7 @@ def _loop(ctx: Context) -> Results:
     if limit is None and not ctx.has(1):
         ctx.fail("it has neither trip count nor condition: it never ends")
     if limit is not None and limit > MOST_TRIPS and not _may_end_early(body):
-        ctx.fail(f"it has {limit} iterations, which nothing ends early; at most {MOST_TRIPS} are unrolled")
+        ctx.fail(f"it has {limit} iterations and no condition to end them; at most {MOST_TRIPS} are unrolled")
     scanned: list[list[TapeValue]] = []
     i = 0
     while go and (limit is None or i < limit):
@@ -39,14 +41,14 @@ def _loop(ctx: Context) -> Results:
         scanned.append(out[len(state) + 1 :])
         i += 1
     if not scanned and len(body.output) > len(state) + 1:
-        ctx.fail("it runs no iteration, so that the shape of its scan outputs is not known")
+        ctx.fail("it has no iteration, so the shape of its scan outputs is unknown")
     return (*state, *(ctx.stack(list(column), 0) for column in zip(*scanned, strict=True)))
 
 
 def _may_end_early(body: Any) -> bool:
-    """Whether the condition that a loop's body makes depends on the iteration or on what it carries."""
+    """Whether the condition that a loop's body computes depends on the iteration or on carried values."""
     makers = {name: node for node in body.node for name in node.output}
-    changing = {info.name for i, info in enumerate(body.input) if i != 1}  # 1: the condition itself
+    changing = {info.name for i, info in enumerate(body.input) if i != 1}  # input 1 is the condition itself
     wanted, seen = [body.output[0].name], set()
     while wanted:
         name = wanted.pop()
@@ -54,8 +56,8 @@ def _may_end_early(body: Any) -> bool:
             return True
         if name in makers and name not in seen:
             seen.add(name)
-            if any(a.HasField("g") for a in makers[name].attribute):
-                return True  # a body of its own may read anything
+            if subgraphs(makers[name]):
+                return True  # a subgraph may read anything
             wanted += makers[name].input
     return False
 
@@ -82,7 +84,8 @@ def _scan(ctx: Context) -> Results:
 
 
 def _batched_scan(ctx: Context) -> Results:
-    """Scan of opset 8: the first input says lengths, each other one has a batch first, then steps."""
+    """Results of a Scan of opset 8: input 0 gives lengths; the other inputs begin with a batch dimension,
+    followed by the steps."""
     body, count = ctx.attr("body"), ctx.attr("num_scan_inputs")
     if ctx.has(0):
         ctx.fail("opset 8's sequence_lens is not supported")
@@ -90,7 +93,10 @@ def _batched_scan(ctx: Context) -> Results:
     first = len(inputs) - count
     batch = inputs[0].shape[0] if inputs and inputs[0].rank else 0
     if not 0 < count <= len(inputs) or not 0 < batch <= MOST_TRIPS:
-        ctx.fail(f"{count} of {len(inputs)} inputs are scanned; they have a batch of 1 to {MOST_TRIPS} first")
+        ctx.fail(
+            f"num_scan_inputs is {count} of {len(inputs)} inputs, which must begin with a "
+            f"batch of 1 to {MOST_TRIPS}"
+        )
     if any(value.shape[:1] != (batch,) for value in inputs):
         ctx.fail("its inputs have batches of several sizes")
     rows = []
@@ -111,12 +117,12 @@ def _scanned(
     backward: list[int],
     of: str = "",
 ) -> tuple[list[TapeValue], list[list[TapeValue]]]:
-    """(the last state, for each other output of the body its values step by step)"""
+    """(the last state, [values of one further output of the body, step by step; for each such output])."""
     steps = scanned[0].shape[axes[0]] if scanned and scanned[0].rank else 0
     if not 0 < steps <= MOST_TRIPS or any(
         v.shape[a : a + 1] != (steps,) for v, a in zip(scanned, axes, strict=True)
     ):
-        ctx.fail(f"scan inputs of {steps} steps; each must have as many, from 1 to {MOST_TRIPS}")
+        ctx.fail(f"scan inputs of {steps} steps; all must have the same number, from 1 to {MOST_TRIPS}")
     results = []
     for t in range(steps):
         parts = []

@@ -1,4 +1,4 @@
-"""NonZero, Compress, Unique, NonMaxSuppression: how much they make is known when they have run."""
+"""NonZero, Compress, Unique and NonMaxSuppression, whose results have sizes that only a run finds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from ..context import Context, Results, converter
 from ..tape import SizeBound, TapeValue
 
-_OPEN = "what reads the result waits for its size: the model runs as a flow"
+_OPEN = "nodes that read the result wait for its size: the model runs as a flow"
 
 
 @converter("NonZero", limits=_OPEN)
@@ -29,7 +29,7 @@ def _compress(ctx: Context) -> Results:
     if axis is None:
         x, axis = ctx.reshape(x, (math.prod(x.shape),)), 0
     axis = ctx.axis(axis, x.rank)
-    if condition.shape[0] > x.shape[axis]:  # ONNX looks at no more than there is
+    if condition.shape[0] > x.shape[axis]:  # ONNX ignores conditions beyond the axis
         condition = ctx.slice(condition, 0, 0, x.shape[axis])
     if (known := condition.known()) is not None:
         return ctx.op("take", x, ctx.const(np.flatnonzero(known)), axis=axis)
@@ -76,7 +76,8 @@ def _suppress(ctx: Context) -> Results:
 
 
 def _bounded(ctx: Context, value: TapeValue, count: TapeValue, axis: int) -> TapeValue:
-    """The first ``count`` of a value along an axis; all of it where that is known."""
+    """The first ``count`` elements of a value along an axis. The slice is made now if both the value and the
+    count are known."""
     if (known := count.known()) is None or (array := value.known()) is None:
         value.bound = SizeBound(count, axis)
         return value

@@ -1,33 +1,33 @@
-"""Elements by index: read (Gather and its kin, OneHot) and written (Scatter and its kin)."""
+"""Ops that read by index (Gather, GatherElements, ..., OneHot) or write by index (Scatter, ...)."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..context import Context, Results, converter
+from ....ir.value import where
+from ..context import Context, Results, converter, function
 from ..tape import TapeValue
 from .shapes import MOST_RANGE
 
 
-def _indices(ctx: Context, index: int) -> TapeValue:
-    """An input of indices in a dtype that the registry's ops take."""
-    x = ctx.input(index)
-    return x if x.dtype in ("int32", "int64") else ctx.cast(x, "int64")
+def _indices(x: TapeValue) -> TapeValue:
+    """Indices in a dtype that the registry's ops take."""
+    return x if x.dtype in ("int32", "int64") else x.cast("int64")
 
 
-@converter("Gather")
-def _gather(ctx: Context) -> Results:
-    return taken(ctx, ctx.input(0), _indices(ctx, 1), ctx.attr("axis", 0))
+converter("Gather")(lambda ctx: taken(ctx, ctx.input(0), _indices(ctx.input(1)), ctx.attr("axis", 0)))
 
 
 def taken(ctx: Context, x: TapeValue, indices: TapeValue, axis: int) -> TapeValue:
-    """What is at ``indices`` along an axis."""
+    """Elements at ``indices`` along an axis."""
     axis = ctx.axis(axis, x.rank)
     known = indices.known()
-    if known is not None:  # an index that counts from the back is settled here
+    if known is not None:  # known negative indices become indices from the front
         size = x.shape[axis]
         if known.size and not (-size <= known.min() and known.max() < size):
-            ctx.fail(f"index {known.min() if known.min() < -size else known.max()} of an axis of {size}")
+            ctx.fail(
+                f"index {known.min() if known.min() < -size else known.max()} is outside an axis of {size}"
+            )
         if known.size and known.min() < 0:
             indices = ctx.const(np.where(known < 0, known + size, known), indices.dtype)
     return ctx.op("take", x, indices, axis=axis)
@@ -35,33 +35,23 @@ def taken(ctx: Context, x: TapeValue, indices: TapeValue, axis: int) -> TapeValu
 
 @converter("GatherElements")
 def _gather_elements(ctx: Context) -> Results:
-    x = ctx.input(0)
-    return ctx.op("take_along_axis", x, _indices(ctx, 1), axis=ctx.axis(ctx.attr("axis", 0), x.rank))
+    x, indices = ctx.input(0), _indices(ctx.input(1))
+    return x.op("take_along_axis", indices, axis=ctx.axis(ctx.attr("axis", 0), x.rank))
 
 
-@converter("GatherND")
-def _gather_nd(ctx: Context) -> Results:
-    return ctx.op("gather_nd", ctx.input(0), _indices(ctx, 1), batch_dims=ctx.attr("batch_dims", 0))
+function("GatherND")(lambda x, at, *, batch_dims=0: x.op("gather_nd", _indices(at), batch_dims=batch_dims))
 
 
 @converter("Scatter", "ScatterElements")
 def _scatter(ctx: Context) -> Results:
-    x = ctx.input(0)
-    return ctx.op(
-        "scatter_elements",
-        x,
-        _indices(ctx, 1),
-        ctx.input(2),
-        axis=ctx.axis(ctx.attr("axis", 0), x.rank),
-        reduction=ctx.attr("reduction", "none"),
-    )
+    x, indices, updates = ctx.input(0), _indices(ctx.input(1)), ctx.input(2)
+    axis, reduction = ctx.axis(ctx.attr("axis", 0), x.rank), ctx.attr("reduction", "none")
+    return x.op("scatter_elements", indices, updates, axis=axis, reduction=reduction)
 
 
-@converter("ScatterND")
-def _scatter_nd(ctx: Context) -> Results:
-    return ctx.op(
-        "scatter_nd", ctx.input(0), _indices(ctx, 1), ctx.input(2), reduction=ctx.attr("reduction", "none")
-    )
+function("ScatterND")(
+    lambda x, at, updates, *, reduction="none": x.op("scatter_nd", _indices(at), updates, reduction=reduction)
+)
 
 
 @converter("OneHot")
@@ -69,28 +59,25 @@ def _one_hot(ctx: Context) -> Results:
     indices, depth, values = ctx.input(0), int(ctx.single(1)), ctx.input(2)
     axis = ctx.axis(ctx.attr("axis", -1), indices.rank + 1)
     if not 0 <= depth <= MOST_RANGE:
-        ctx.fail(f"depth is {depth}, it must be in 0 .. {MOST_RANGE}")
+        ctx.fail(f"depth is {depth}, but must be in 0 .. {MOST_RANGE}")
     ctx.fits(depth)
-    indices = ctx.cast(indices, "int64")
-    size = ctx.scalar(depth, indices)
-    indices = ctx.op(
-        "where", ctx.op("less", indices, ctx.scalar(0, indices)), ctx.op("add", indices, size), indices
-    )
+    indices = indices.cast("int64")
+    indices = where(indices < 0, indices + depth, indices)
     positions = np.arange(depth).reshape(-1, *(1,) * (indices.rank - axis))
-    hit = ctx.op("equal", ctx.op("unsqueeze", indices, axes=[axis]), ctx.const(positions, "int64"))
+    hit = ctx.op("unsqueeze", indices, axes=[axis]).equal(ctx.const(positions, "int64"))
     off, on = (ctx.reshape(ctx.slice(values, 0, i, i + 1), ()) for i in (0, 1))
-    return ctx.op("where", hit, on, off)
+    return where(hit, on, off)
 
 
 @converter("ReverseSequence")
 def _reverse_sequence(ctx: Context) -> Results:
-    x, lengths = ctx.input(0), ctx.cast(ctx.input(1), "int64")
+    x, lengths = ctx.input(0), ctx.input(1).cast("int64")
     time, batch = ctx.attr("time_axis", 0), ctx.attr("batch_axis", 1)
     ctx.fits(x.shape[time])
     steps = ctx.const(np.arange(x.shape[time]), "int64")
     lengths = ctx.reshape(lengths, (x.shape[batch], 1))
-    back = ctx.op("subtract", ctx.op("subtract", lengths, ctx.scalar(1, lengths)), steps)
-    position = ctx.op("where", ctx.op("less", steps, lengths), back, steps)  # [batch, time]
+    back = lengths - 1 - steps
+    position = where(steps < lengths, back, steps)  # [batch, time]
     if time < batch:
         position = ctx.transpose(position, [1, 0])
     shape = [n if d in (time, batch) else 1 for d, n in enumerate(x.shape)]
@@ -114,7 +101,7 @@ def _tensor_scatter(ctx: Context) -> Results:
     )
 
 
-@converter("MaxUnpool", limits="as if each index occurs once")
+@converter("MaxUnpool", limits="computed as if each index occurred only once")
 def _max_unpool(ctx: Context) -> Results:
     x, indices = ctx.input(0), ctx.input(1)
     kernel = ctx.attr("kernel_shape")

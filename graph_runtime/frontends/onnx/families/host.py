@@ -1,4 +1,5 @@
-"""Ops that the host does between programs: those of texts (../text.py), those that draw (../draws.py)."""
+"""Ops that run on the host between specializations: ops on texts, and ops that draw random numbers
+(../host_ops.py)."""
 
 from __future__ import annotations
 
@@ -6,10 +7,8 @@ from typing import NoReturn
 
 from ..context import Context, UnknownValueError, converter
 
-__all__ = ["on_host"]
-
-_TEXTS = "the model runs as a flow; plain Python on the host"
-_DRAWS = "the model runs as a flow; numpy's generator on the host, seeded where the node has a seed"
+_TEXTS = "the model runs as a flow, with plain Python on the host"
+_DRAWS = "the model runs as a flow, with numpy's generator on the host, seeded if the node has a seed"
 
 
 @converter("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", limits=_DRAWS)
@@ -24,7 +23,7 @@ def _on_host(ctx: Context) -> NoReturn:
 
 
 def on_host(ctx: Context) -> UnknownValueError:
-    """What a program cannot be told of a node that the host does."""
+    """The error that says a value is computed by a node on the host."""
     return UnknownValueError(
-        "the host does it between programs: gr.create and graph-runtime run", op=ctx.onnx_op
+        "the host does it between specializations: gr.create and graph-runtime run", op=ctx.onnx_op
     )

@@ -1,4 +1,4 @@
-"""Weights of a few bits, packed into bytes as MatMulNBits has them."""
+"""Weights of 2, 4 or 8 bits, packed into bytes as in MatMulNBits."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from ....ir.ops.products.levels import LEVEL_BITS, level_type, pack_levels, take
 from ..context import Context
 from ..tape import TapeValue
 
-_LEAST_BLOCK = 16  # as ONNX Runtime's documentation of MatMulNBits says, a power of two
+_LEAST_BLOCK = 16  # smallest block of MatMulNBits in ONNX Runtime; blocks are powers of two
 
 
 @dataclass(frozen=True)
 class _Packed:
-    """MatMulNBits's weights [n, k], ``block`` along k to a scale: arrays of bytes, scales, maybe zeros."""
+    """Weights [n, k] of MatMulNBits, with a scale for each ``block`` elements along k. The methods take three
+    arrays: packed bytes, scales, and zeros (optional)."""
 
     n: int
     k: int
@@ -32,11 +33,11 @@ class _Packed:
 
     @property
     def stored_bits(self) -> int:
-        """Of a level in panels."""
+        """Number of bits in which panels store a level."""
         return max(self.bits, LEVEL_BITS[0])
 
     def _parts(self, data: np.ndarray, scales: np.ndarray, zeros: np.ndarray | None) -> list[np.ndarray]:
-        """Levels [n, k], scales and zeros [n, blocks]."""
+        """The list of levels [n, k], scales [n, blocks] and zeros [n, blocks]."""
         n, blocks = self.n, self.blocks
         levels = _levels(np.asarray(data).reshape(n, blocks, -1), self.bits).reshape(n, -1)[:, : self.k]
         given = np.asarray(scales, np.float32).reshape(n, blocks)
@@ -47,42 +48,44 @@ class _Packed:
         return [levels, given, found.astype(np.float32).reshape(n, blocks)]
 
     def unpack(self, data: np.ndarray, scales: np.ndarray, zeros: np.ndarray | None = None) -> np.ndarray:
-        """float32 [n, k]."""
+        """Weights as float32 [n, k]."""
         levels, given, middle = self._parts(data, scales, zeros)
         made = levels.astype(np.float32) - np.repeat(middle, self.block, axis=1)[:, : self.k]
         made *= np.repeat(given, self.block, axis=1)[:, : self.k]
         return made
 
     def pack(self, data: np.ndarray, scales: np.ndarray, zeros: np.ndarray | None = None) -> np.ndarray:
-        """Panels, as panel_type says."""
+        """Weights as panels, of the type panel_type."""
         levels, given, found = self._parts(data, scales, zeros)
         said = found if self.has_zeros(zeros is not None) else None
         return pack_levels(levels, given, said, self.stored_bits, self.block)
 
     def has_zeros(self, given: bool) -> bool:
-        """Whether panels say zeros: those that are given, or of levels of 2 bits, whose middle is another."""
+        """Whether panels have zeros. They have zeros if the node gives zeros, or if levels of 2 bits are
+        stored in more bits, because the default zero of more bits differs."""
         return given or self.stored_bits != self.bits
 
     def panel_type(self, given: bool) -> TensorType:
-        """The type of the panels, of weights whose zeros are ``given`` or not."""
+        """Type of the panels. ``given``: whether the node gives zeros."""
         return level_type(self.n, self.k, self.stored_bits, self.block, self.has_zeros(given))
 
 
 def unpacked_weights(
     ctx: Context, shape: tuple[int, int], bits: int, block: int, narrow: bool = False
 ) -> TapeValue:
-    """float32 [N, K] of inputs 1 (packed [N, blocks, bytes]), 2 (scales) and 3 (zero points, packed likewise
-    or as floats, or not given); it is computed when it is read, so that the few bits stay in the file until
-    then, and longer where a kernel reads those. ``narrow``: as FewBits says."""
+    """Weights float32 [N, K] from inputs 1 (packed weights [N, blocks, bytes]), 2 (scales) and 3 (optional
+    zero points, packed or floats). The weights are computed only when they are read; a kernel for packed
+    weights reads the packed bits in the file directly. ``narrow``: whether the product may round its other
+    operand to 8 bits, block by block."""
     n, k = shape
     if bits not in (2, 4, 8):
-        ctx.fail(f"bits is {bits}, not 2, 4 or 8")
+        ctx.fail(f"bits is {bits}, but must be 2, 4 or 8")
     if ctx.has(4):
         ctx.fail("g_idx is not supported")
     if block <= 0 or n <= 0 or k <= 0:
         ctx.fail(f"K, N and block_size are {k}, {n} and {block}, which must be positive")
     if block < _LEAST_BLOCK or block & (block - 1):
-        ctx.fail(f"block_size is {block}, not a power of two from {_LEAST_BLOCK} on")
+        ctx.fail(f"block_size is {block}, but must be a power of two from {_LEAST_BLOCK} on")
     given = [ctx.input(1), ctx.input(2), *((ctx.input(3),) if ctx.has(3) else ())]
     packed = _Packed(n, k, bits, block)
     wanted = n * packed.blocks * (block * bits // 8)
@@ -110,8 +113,8 @@ def unpacked_weights(
 
 
 def _check_parts(ctx: Context, packed: _Packed, given: Sequence[TapeValue]) -> None:
-    """Refuse weights that are no bytes, scales that are no floats, and zero points (if there are any) that
-    are neither bytes with a row of whole bytes for each column, nor floats, one of each block."""
+    """Refuse weights that are not bytes, and scales that are not floats. Zero points must be bytes, padded to
+    whole bytes for each column, or floats, one per block."""
     n, blocks = packed.n, packed.blocks
     if given[0].dtype != "uint8" or dtypes.BY_DTYPE[given[1].dtype].kind != "float":
         ctx.fail(f"weights of {given[0].type} and scales of {given[1].type}: these must be uint8 and floats")
@@ -129,8 +132,9 @@ def _check_parts(ctx: Context, packed: _Packed, given: Sequence[TapeValue]) -> N
 def few_bits(
     ctx: Context, x: TapeValue, scale: TapeValue, zero: TapeValue | None, axis: int, block: int
 ) -> FewBits | None:
-    """What dequantizing a constant matrix of 4 bits makes, held in int8 or uint8, as kernels of few bits read
-    it: of scales for blocks along ``axis``, or for each index of it. None where they cannot."""
+    """The panels for kernels of packed weights, from a dequantized constant matrix of 4 bits in int8 or
+    uint8. Scales are per block along ``axis``, or per index of ``axis`` without blocks. None if the kernels
+    cannot read the matrix."""
     along = axis if block else 1 - axis
     (n, k), size = (x.shape[1 - along], x.shape[along]), block or x.shape[along]
     scales = -(-k // size) if size else 0
@@ -140,7 +144,7 @@ def few_bits(
     low = -8 if x.type.dtype == "int8" else 0
 
     def by_column(values: np.ndarray) -> np.ndarray:
-        """[n, blocks] of scales or zeros."""
+        """Scales or zero points in the shape [n, blocks]."""
         whole = np.asarray(values, np.float32).reshape(scale.shape if block else (n, 1))
         return whole.T if block and not along else whole
 
@@ -162,7 +166,7 @@ def few_bits(
 
 
 def _levels(data: np.ndarray, bits: int) -> np.ndarray:
-    """Each byte's levels along the last axis, the lowest bits first."""
+    """The levels in each byte along the last axis, lowest bits first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     made = (data[..., None] >> shifts) & np.uint8((1 << bits) - 1)
     return made.reshape(*data.shape[:-1], -1)
@@ -171,7 +175,7 @@ def _levels(data: np.ndarray, bits: int) -> np.ndarray:
 def centred_rows(
     arrays: Sequence[np.ndarray], columns: int, block: int, bits: int, packed: bool
 ) -> np.ndarray:
-    """float32 data less its zero points; bytes without any are centred."""
+    """Data minus its zero points, as float32; bytes without zero points are centred around 0."""
     data, blocks = arrays[0], -(-columns // block)
     levels = _levels(data, bits) if packed else data
     zeros: np.ndarray | float = 0.0

@@ -1,4 +1,4 @@
-"""Pools over windows of one, two and three dimensions, and over whole images."""
+"""Pooling over windows of one, two and three dimensions, over whole images, and over boxes (RoiAlign)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from ..context import FLOATS, Context, Results, converter
+from ....base.dtypes import FLOATS
+from ..context import Context, Results, converter
 from ..tape import TapeValue
 from .conv import same_pads, spatial
 from .shapes import pad
 
 
 class _Window:
-    """The attributes of a pool, with the padding settled. ``counts``: windows in each dimension."""
+    """The attributes of a pool, with explicit padding. ``counts``: number of windows in each dimension."""
 
     def __init__(self, ctx: Context, x: TapeValue):
-        self.kernel = ctx.attr("kernel_shape")
+        self.kernel = ctx.attr("kernel_shape", list)
         rank = len(self.kernel)
         if rank != x.rank - 2 or rank not in (1, 2, 3):
             ctx.fail(f"kernel_shape {self.kernel} does not fit {x.type}")
@@ -34,7 +35,8 @@ class _Window:
         return count - (self.ceil and (count - 1) * self.strides[d] >= size + begin)
 
     def padded(self, sizes: Sequence[int]) -> list[int]:
-        """Elements behind the image that its windows reach, overhang of ceil_mode included."""
+        """For each dimension, the number of elements that windows read after the end of the image, including
+        the overhang of ceil_mode."""
         return [
             (self.counts[d] - 1) * self.strides[d]
             + (self.kernel[d] - 1) * self.dilations[d]
@@ -45,7 +47,8 @@ class _Window:
         ]
 
     def plane(self, dims: Sequence[int | None]) -> dict[Any, Any]:
-        """The attributes of a 2-d pool over these two dimensions; None is a dimension of size 1."""
+        """Attributes of a 2-d pool over two of the dimensions. ``dims``: indices of these dimensions; None
+        represents a dimension of size 1."""
 
         def of(values: Sequence[int], none: int) -> list[int]:
             return [none if d is None else values[d] for d in dims]
@@ -62,7 +65,14 @@ class _Window:
         return found
 
 
-_BEYOND_INT32 = ("int64", "uint64", "uint32")  # of these neither ONNX nor ONNX Runtime has a MaxPool
+def _flat_pool(ctx: Context, op: str, x: TapeValue, window: _Window, **attrs: Any) -> Any:
+    """A pool of one or two dimensions; a 1-d pool gets a leading dimension of size 1."""
+    if x.rank == 4:
+        return ctx.op(op, x, **window.plane((0, 1)), **attrs)
+    return ctx.op(op, ctx.reshape(x, (*x.shape[:2], 1, x.shape[2])), **window.plane((None, 0)), **attrs)
+
+
+_BEYOND_INT32 = ("int64", "uint64", "uint32")  # ONNX and ONNX Runtime have no MaxPool of these
 
 
 @converter("MaxPool", limits="1 to 3 spatial dimensions; Indices of 1 and 2")
@@ -70,44 +80,34 @@ def _max_pool(ctx: Context) -> Results:
     x, order = ctx.input(0), ctx.attr("storage_order", 0)
     window, dtype = _Window(ctx, x), x.dtype
     if dtype in _BEYOND_INT32:
-        ctx.fail(f"there is no MaxPool of {dtype}: cast to float64, or to int32")
+        ctx.fail(f"MaxPool of {dtype} is not supported: cast to float64 or int32")
     if dtype not in FLOATS:
-        x = ctx.cast(x, "int32")
+        x = x.cast("int32")
     n, c, *sizes = x.shape
     if ctx.wants(1):
         if len(sizes) == 3:
             ctx.fail("output 1 (Indices) is not supported in 3 dimensions")
-        flat = x if len(sizes) == 2 else ctx.reshape(x, (n, c, 1, *sizes))
-        plane = window.plane((0, 1) if len(sizes) == 2 else (None, 0))
-        y, positions = ctx.op("max_pool2d_indices", flat, **plane)
+        y, positions = _flat_pool(ctx, "max_pool2d_indices", x, window)
         shape = (n, c, *window.counts)
         positions = ctx.reshape(positions, shape)
         if order and len(sizes) == 2:
-            positions = _column_major(ctx, positions, *sizes)
-        return ctx.cast(ctx.reshape(y, shape), dtype), positions
-    if len(sizes) == 3:  # the greatest of a box is that of its planes' greatest
+            positions = _column_major(positions, *sizes)
+        return ctx.reshape(y, shape).cast(dtype), positions
+    if len(sizes) == 3:  # the maximum of a box is that of the maxima of its planes
         x = ctx.op("max_pool2d", ctx.reshape(x, (n, c * sizes[0], *sizes[1:])), **window.plane((1, 2)))
         x = ctx.reshape(x, (n, c, sizes[0], math.prod(window.counts[1:])))
         x = ctx.op("max_pool2d", x, **window.plane((0, None)))
-    elif len(sizes) == 1:
-        x = ctx.op("max_pool2d", ctx.reshape(x, (n, c, 1, *sizes)), **window.plane((None, 0)))
     else:
-        x = ctx.op("max_pool2d", x, **window.plane((0, 1)))
-    return ctx.cast(ctx.reshape(x, (n, c, *window.counts)), dtype)
+        x = _flat_pool(ctx, "max_pool2d", x, window)
+    return ctx.reshape(x, (n, c, *window.counts)).cast(dtype)
 
 
-def _column_major(ctx: Context, positions: TapeValue, height: int, width: int) -> TapeValue:
-    """plane * h * w + row * w + column -> plane * h * w + column * h + row."""
-    size, w = ctx.scalar(height * width, positions), ctx.scalar(width, positions)
-    inside = ctx.op("mod", positions, size, fmod=False)
-    row, column = ctx.op("divide", inside, w), ctx.op("mod", inside, w, fmod=False)
-    turned = ctx.op("add", ctx.op("multiply", column, ctx.scalar(height, positions)), row)
-    return ctx.op("add", ctx.op("subtract", positions, inside), turned)
-
-
-@converter("AveragePool", limits="1 to 3 spatial dimensions")
-def _average_pool(ctx: Context) -> Results:
-    return average_pool(ctx, ctx.input(0))
+def _column_major(positions: TapeValue, height: int, width: int) -> TapeValue:
+    """Positions counted row by row (plane * h * w + row * w + column), converted to positions counted column
+    by column (plane * h * w + column * h + row)."""
+    inside = positions.op("mod", height * width, fmod=False)
+    row, column = inside / width, inside.op("mod", width, fmod=False)
+    return positions - inside + (column * height + row)
 
 
 def average_pool(ctx: Context, x: TapeValue) -> TapeValue:
@@ -117,41 +117,32 @@ def average_pool(ctx: Context, x: TapeValue) -> TapeValue:
     n, c, *sizes = x.shape
     if len(sizes) == 3 or any(d != 1 for d in window.dilations):
         return _mean_of_sums(ctx, x, window, include)
-    flat = x if len(sizes) == 2 else ctx.reshape(x, (n, c, 1, *sizes))
-    made = ctx.op(
-        "avg_pool2d",
-        flat,
-        count_include_pad=include,
-        **window.plane((0, 1) if len(sizes) == 2 else (None, 0)),
-    )
+    made = _flat_pool(ctx, "avg_pool2d", x, window, count_include_pad=include)
     return ctx.reshape(made, (n, c, *window.counts))
 
 
+converter("AveragePool", limits="1 to 3 spatial dimensions")(lambda ctx: average_pool(ctx, ctx.input(0)))
+
+
 def _sums(ctx: Context, x: TapeValue, window: _Window) -> TapeValue:
-    """The sum of each window: a convolution with ones, each channel an image of its own."""
+    """Sum of each window. It is computed by a convolution with ones, for which every channel is an image of
+    its own."""
     n, c, *sizes = x.shape
     rank, behind = len(sizes), window.padded(sizes)
     for d, extra in enumerate(behind):
-        if extra < 0:  # elements behind the last window
+        if extra < 0:  # remove elements after the last window
             x = ctx.slice(x, 2 + d, 0, sizes[d] + extra)
     sizes = list(x.shape[2:])
-    flat = ctx.reshape(x, (n * c, 1, *([1] if rank == 1 else []), *sizes))
-    lead = [0, 0] + ([0] if rank == 1 else [])
-    flat = pad(ctx, flat, [*lead, *window.pads[:rank], *lead, *(max(b, 0) for b in behind)])
-    one = [1] if rank == 1 else []
-    ones = ctx.full((1, 1, *one, *window.kernel), 1, x.dtype)
-    made = ctx.op(
-        "conv3d" if rank == 3 else "conv2d",
-        flat,
-        ones,
-        strides=[*one, *window.strides],
-        dilations=[*one, *window.dilations],
-    )
+    flat = ctx.reshape(x, (n * c, 1, *sizes))
+    flat = pad(ctx, flat, [0, 0, *window.pads[:rank], 0, 0, *(max(b, 0) for b in behind)])
+    ones = ctx.full((1, 1, *window.kernel), 1, x.dtype)
+    made = ctx.convolution("", flat, ones, strides=window.strides, dilations=window.dilations)
     return ctx.reshape(made, (n, c, *window.counts))
 
 
 def _mean_of_sums(ctx: Context, x: TapeValue, window: _Window, include: bool) -> TapeValue:
-    """Each window's sum over the number of its elements that count, which the shapes tell."""
+    """Mean of each window from its sum and the number of its elements that count. This number follows from
+    the shapes."""
     counts, rank = np.ones(()), len(window.kernel)
     ctx.fits(*window.counts)
     for d, n in enumerate(x.shape[2:]):
@@ -161,19 +152,19 @@ def _mean_of_sums(ctx: Context, x: TapeValue, window: _Window, include: bool) ->
         positions = first[:, None] + np.arange(window.kernel[d]) * window.dilations[d]
         inside = ((positions >= -begin) & (positions < n + end)).sum(1)
         counts = counts[..., None] * inside
-    return ctx.op("divide", _sums(ctx, x, window), ctx.const(counts, x.dtype))
+    return _sums(ctx, x, window) / ctx.const(counts, x.dtype)
 
 
 @converter("LpPool", limits="1 to 3 spatial dimensions")
 def _lp_pool(ctx: Context) -> Results:
     x, p = ctx.input(0), ctx.attr("p", 2)
-    powered = ctx.op("abs", x) if p % 2 else x
-    powered = powered if p == 1 else ctx.op("power", powered, ctx.scalar(p, x))
-    return _root(ctx, _sums(ctx, powered, _Window(ctx, x)), p)
+    powered = abs(x) if p % 2 else x
+    powered = powered if p == 1 else powered**p
+    return _root(_sums(ctx, powered, _Window(ctx, x)), p)
 
 
-def _root(ctx: Context, x: TapeValue, p: int) -> TapeValue:
-    return x if p == 1 else ctx.op("power", x, ctx.scalar(1 / p, x))
+def _root(x: TapeValue, p: int) -> TapeValue:
+    return x if p == 1 else x ** (1 / p)
 
 
 @converter("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
@@ -183,8 +174,27 @@ def _global(ctx: Context) -> Results:
     shape = (n, c, *(1 for _ in sizes))
     if op == "GlobalLpPool":
         p = ctx.attr("p", 2)
-        powered = ctx.op("power", ctx.op("abs", x), ctx.scalar(p, x))
-        return _root(ctx, ctx.op("sum", powered, axes=list(range(2, x.rank)), keepdims=True), p)
+        powered = abs(x) ** p
+        return _root(powered.sum(axes=list(range(2, x.rank))), p)
     flat = x if len(sizes) == 2 else ctx.reshape(x, (n, c, 1, math.prod(sizes)))
     made = ctx.op("global_avg_pool2d" if op == "GlobalAveragePool" else "global_max_pool2d", flat)
     return ctx.reshape(made, shape)
+
+
+@converter("RoiAlign")
+def _roi_align(ctx: Context) -> Results:
+    default = "half_pixel" if ctx.opset >= 16 else "output_half_pixel"
+    transform = ctx.attr("coordinate_transformation_mode", default)
+    if transform not in ("half_pixel", "output_half_pixel"):
+        ctx.fail(f"coordinate_transformation_mode {transform!r} is not supported")
+    return ctx.op(
+        "roi_align",
+        ctx.input(0),
+        ctx.input(1),
+        ctx.input(2),
+        mode=ctx.attr("mode", "avg"),
+        output_shape=[ctx.attr("output_height", 1), ctx.attr("output_width", 1)],
+        sampling_ratio=ctx.attr("sampling_ratio", 0),
+        spatial_scale=ctx.attr("spatial_scale", 1.0),
+        half_pixel=transform == "half_pixel",
+    )

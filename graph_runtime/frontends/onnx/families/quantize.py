@@ -1,4 +1,4 @@
-"""Numbers on an integer grid: to it, from it, and products of tensors that are on it."""
+"""Quantization of numbers to integer grids, dequantization, and products of quantized tensors."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ import numpy as np
 
 from ....base import dtypes
 from ....base.dtypes import NARROW_FLOATS
+from ....ir.value import where
 from ..context import Context, Results, converter
 from ..elements import ELEMENTS, Element
 from ..read import DTYPES, dtype_name
 from ..tape import TapeValue
+from .casts import decoded, encoded
 from .conv import convolve
 from .linear import matmul
 from .packed import few_bits
-from .small_elements import decoded, encoded
 
 _GRID = ("int8", "uint8", "int16", "uint16", "int32")
 
 
 def _along(ctx: Context, param: TapeValue, x: TapeValue, axis: int, block: int) -> TapeValue:
-    """A scale or zero point in a shape that broadcasts to x: one for all, one of each index of an axis, or
-    one for each ``block`` neighbours along it."""
+    """A scale or zero point in a shape that broadcasts to x. It has a single number, one number per index of
+    an axis, or one number per ``block`` neighbours along the axis."""
     if param.type.size == 1 and param.rank <= 1:
         return ctx.reshape(param, ())
     if param.rank == 1 and x.rank >= 1 and not block:
@@ -41,13 +42,13 @@ def _along(ctx: Context, param: TapeValue, x: TapeValue, axis: int, block: int) 
 
 
 def _one_or_along(ctx: Context, param: TapeValue) -> TapeValue:
-    """A scale or a zero point of quantize and dequantize."""
+    """A scale or zero point in the shape that the ops quantize and dequantize accept."""
     return ctx.reshape(param, ()) if param.type.size == 1 else param
 
 
 def _paired(ctx: Context, scale: TapeValue, zero: TapeValue) -> tuple[TapeValue, TapeValue]:
-    """A scale and a zero point in one shape: one number each, or as many as the one of them that is many. The
-    QLinear ops say them apart."""
+    """A scale and a zero point in equal shapes. The QLinear ops may give one of them as a single number and
+    the other with a number per index; the single number is then repeated."""
     most = max(scale.type.size, zero.type.size)
     if most == 1 or {scale.type.size, zero.type.size} - {1, most}:
         return scale, zero
@@ -57,8 +58,9 @@ def _paired(ctx: Context, scale: TapeValue, zero: TapeValue) -> tuple[TapeValue,
 
 
 def _finite(*scales: TapeValue) -> bool:
-    """Whether no scale is known to be infinite or NaN: with such a one sums must be made before they meet it,
-    as in float32 a number that is 0 would make NaN of them."""
+    """Whether no scale is known to be infinite or NaN. If a scale is infinite or NaN, each sum must be
+    computed before the product with the scale, because a float32 product of 0 and the scale would turn the
+    sum into NaN."""
     found = [scale.known() for scale in scales]
     return all(values is None or bool(np.isfinite(values).all()) for values in found)
 
@@ -66,11 +68,10 @@ def _finite(*scales: TapeValue) -> bool:
 def on_grid(
     ctx: Context, x: TapeValue, scale: TapeValue, zero: TapeValue | None, dtype: str, axis: int = 0
 ) -> TapeValue:
-    """x, float32 or float64, on a grid of integers of a graph's own dtypes; a zero point that is absent is
-    0."""
+    """x, float32 or float64, quantized to integers of a graph dtype; a missing zero point is 0."""
     if dtype not in _GRID:
-        ctx.fail(f"{dtype} is no grid that is supported")
-    scale = _one_or_along(ctx, ctx.cast(scale, x.dtype))
+        ctx.fail(f"{dtype} is not a supported grid")
+    scale = _one_or_along(ctx, scale.cast(x.dtype))
     if zero is None:
         zero = ctx.const(np.zeros(scale.shape, dtypes.to_numpy(dtype)))
     return ctx.op("quantize", x, scale, _one_or_along(ctx, zero), axis=axis)
@@ -79,8 +80,8 @@ def on_grid(
 def from_grid(
     ctx: Context, x: TapeValue, scale: TapeValue, zero: TapeValue | None, axis: int = 0
 ) -> TapeValue:
-    """Integers of a grid as float32; a zero point that is absent is 0."""
-    scale = _one_or_along(ctx, ctx.cast(scale, "float32"))
+    """Quantized integers as float32; a missing zero point is 0."""
+    scale = _one_or_along(ctx, scale.cast("float32"))
     if zero is None:
         zero = ctx.const(np.zeros(scale.shape, dtypes.to_numpy(x.dtype)))
     return ctx.op("dequantize", x, scale, _one_or_along(ctx, zero), axis=axis)
@@ -95,41 +96,36 @@ def _quantized(
     element: Element | None = None,
     saturate: bool = True,
 ) -> TapeValue:
-    """saturate(round(x / scale) + zero), halves to even. In float32 integers of 16 bits are exact, and the
-    cast saturates, as do those of fewer bits. To a small float it is rounded once."""
+    """saturate(round(x / scale) + zero), with halves rounded to even. 16-bit integers are exact in float32,
+    and casts saturate. For a small float only its encoding rounds."""
     if element is None and dtype not in _GRID:
-        ctx.fail(f"{dtype} is no grid that is supported")
-    made = ctx.op("divide", x, scale)
+        ctx.fail(f"{dtype} is not a supported grid")
+    made = x / scale
     if element is None or element.kind == "int":
-        made = ctx.op("round", made)
+        made = made.round()
     if zero is not None:
-        made = ctx.op("add", made, ctx.cast(zero, made.dtype))
+        made = made + zero.cast(made.dtype)
     if element is None:
-        return ctx.cast(_without_nan(ctx, made, np.iinfo(dtypes.to_numpy(dtype)).min), dtype)
+        return _without_nan(ctx, made, np.iinfo(dtypes.to_numpy(dtype)).min).cast(dtype)
     if element.kind == "int":
         low, high = element.range
-        made = ctx.op("clip", _without_nan(ctx, made, low), min=float(low), max=float(high))
+        made = _without_nan(ctx, made, low).clip(min=float(low), max=float(high))
     return encoded(ctx, made, element, saturate)
 
 
 def _without_nan(ctx: Context, made: TapeValue, least: int) -> TapeValue:
-    """ONNX Runtime makes the least number of NaN. It matters where calibration found an infinite scale, as
-    that of a mask of -inf: the mask stays one. Without such a scale it would cost time for nothing."""
+    """The least integer in place of NaN, as in ONNX Runtime. NaN occurs if calibration found an infinite
+    scale, for example for a mask of -inf; the least integer keeps the mask a mask. Without an infinite scale
+    the value is unchanged, to save time."""
     if not ctx.tape.has_infinite_grid:
         return made
-    return ctx.op("where", ctx.op("equal", made, made), made, ctx.scalar(float(least), made))
-
-
-def _look_at_scale(ctx: Context, scale: TapeValue) -> None:
-    values = scale.known()
-    if values is not None and not np.isfinite(values).all():
-        ctx.tape.has_infinite_grid = True
+    return where(made.equal(made), made, float(least))
 
 
 @converter("QuantizeLinear", limits="to integers of 2 to 16 bits, int32, and floats of 8 and 4 bits")
 def _quantize(ctx: Context) -> Results:
     x, scale, zero = ctx.input(0), ctx.input(1), ctx.optional(2)
-    _look_at_scale(ctx, scale)
+    ctx.tape.has_infinite_grid |= not _finite(scale)
     axis, block = ctx.attr("axis", 1), ctx.attr("block_size", 0)
     saturate = bool(ctx.attr("saturate", 1))
     precision = DTYPES.get(ctx.attr("precision", 0), scale.dtype)
@@ -137,9 +133,9 @@ def _quantize(ctx: Context) -> Results:
     dtype = zero.dtype if zero is not None else dtype_name(code, "the result") if code else "uint8"
     element = ELEMENTS.get(dtype)
     if element is not None and element.is_text:
-        ctx.fail("strings are no grid")
+        ctx.fail("a quantization to strings is not possible")
     axis = ctx.axis(axis, x.rank) if scale.type.size > 1 or block else 0
-    x, scale = (ctx.cast(v, "float32" if precision in NARROW_FLOATS else precision) for v in (x, scale))
+    x, scale = (v.cast("float32" if precision in NARROW_FLOATS else precision) for v in (x, scale))
     if element is None and not block:
         return on_grid(ctx, x, scale, zero, dtype, axis)
     scale = _along(ctx, scale, x, axis, block)
@@ -149,86 +145,77 @@ def _quantize(ctx: Context) -> Results:
 
 
 def _zero(ctx: Context, zero: TapeValue | None) -> TapeValue | None:
-    """A zero point as numbers; None where it is known to be 0."""
+    """A zero point as numbers; None if it is known to be 0."""
     if zero is None:
         return None
     if zero.element is not None and zero.element.is_text:
-        ctx.fail("a zero point of strings")
+        ctx.fail("a zero point cannot be of strings")
     numbers = decoded(ctx, zero)
     known = numbers.known()
     return None if known is not None and not known.any() else numbers
 
 
 def _check_types(ctx: Context, x: TapeValue, scale: TapeValue, zero: TapeValue | None) -> None:
-    """Refuse a scale that is no float, and a zero point of another type than x."""
+    """Refuse a scale that is not a float, and a zero point whose type is not that of x."""
     if dtypes.BY_DTYPE[scale.dtype].kind != "float":
         ctx.fail(f"the scale is {scale.type}; it must be float32, float16 or bfloat16")
     if zero is not None and zero.dtype != x.dtype:
-        ctx.fail(f"the zero point is {zero.type}, x is {x.type}; both must have one type")
+        ctx.fail(f"the zero point is {zero.type} and x is {x.type}; their types must be equal")
     if x.element is None and x.dtype not in _GRID:
-        ctx.fail(f"{x.dtype} is no grid that is supported")
+        ctx.fail(f"{x.dtype} is not a supported grid")
 
 
-_EXACT = 1 << 24  # whole numbers up to this are float32
+_EXACT = 1 << 24  # integers up to this magnitude are exact in float32
 
 
-@converter("DequantizeLinear", limits="of integers of 2 to 32 bits and floats of 8 and 4 bits")
+@converter("DequantizeLinear", limits="from integers of 2 to 32 bits and floats of 8 and 4 bits")
 def _dequantize(ctx: Context) -> Results:
     x, scale, zero = ctx.input(0), ctx.input(1), ctx.optional(2)
-    _look_at_scale(ctx, scale)
+    ctx.tape.has_infinite_grid |= not _finite(scale)
     axis, block = ctx.attr("axis", 1), ctx.attr("block_size", 0)
     dtype = DTYPES.get(ctx.attr("output_dtype", 0), scale.dtype)
     _check_types(ctx, x, scale, zero)
     if x.element is None and x.dtype in _GRID and not block:
         axis = ctx.axis(axis, x.rank) if scale.type.size > 1 else 0
-        return ctx.cast(from_grid(ctx, x, scale, zero, axis), dtype)
+        return from_grid(ctx, x, scale, zero, axis).cast(dtype)
+    element = x.element
+    is_matrix = x.rank == 2 and element is not None and (element.kind, element.bits) == ("int", 4)
     x, zero = decoded(ctx, x), _zero(ctx, zero)
     axis = ctx.axis(axis, x.rank) if scale.type.size > 1 or block else 0
-    wide = ctx.cast(x, "float32" if x.dtype == "float32" else "int32")
+    wide = x.cast("float32" if x.dtype == "float32" else "int32")
     if zero is not None:
-        wide = ctx.op("subtract", wide, ctx.cast(_along(ctx, zero, x, axis, block), wide.dtype))
-    few = (
-        few_bits(ctx, x, scale, zero, axis, block)
-        if dtype == "float32" and _is_matrix(ctx.input(0))
-        else None
-    )
-    scale = ctx.cast(_along(ctx, scale, x, axis, block), "float32")
-    made = ctx.cast(ctx.op("multiply", ctx.cast(wide, "float32"), scale), dtype)
+        wide = wide - _along(ctx, zero, x, axis, block).cast(wide.dtype)
+    few = few_bits(ctx, x, scale, zero, axis, block) if dtype == "float32" and is_matrix else None
+    scale = _along(ctx, scale, x, axis, block).cast("float32")
+    made = (wide.cast("float32") * scale).cast(dtype)
     if few is None or made.constant is None:
         return made
     return replace(made, constant=replace(made.constant, few_bits=few))
 
 
-def _is_matrix(x: TapeValue) -> bool:
-    """A matrix of 4 bits an element."""
-    return x.rank == 2 and x.element is not None and x.element.kind == "int" and x.element.bits == 4
-
-
-@converter("DynamicQuantizeLinear")
-def _dynamic(ctx: Context) -> Results:
-    return dynamic_grid(ctx, ctx.input(0))
-
-
 def dynamic_grid(ctx: Context, x: TapeValue) -> tuple[TapeValue, TapeValue, TapeValue]:
-    """(x on the uint8 grid that fits its values, the grid's scale, its zero point)."""
+    """(x on the uint8 grid that fits its values, the grid's scale, the grid's zero point)."""
     made, scale, zero = ctx.op("dynamic_quantize", x)
     return made, scale, zero
+
+
+converter("DynamicQuantizeLinear")(lambda ctx: dynamic_grid(ctx, ctx.input(0)))
 
 
 # ---------------------------------------------------------------- products
 
 
 def _centred(ctx: Context, x: TapeValue, zero: TapeValue | None, axis: int | None = None) -> TapeValue:
-    """int32 x - zero point, which is one for all or one of each index of an axis."""
-    wide = ctx.cast(x, "int32")
+    """x minus its zero point, as int32. The zero point is one number, or one number per index of an axis."""
+    wide = x.cast("int32")
     if zero is None:
         return wide
-    zero = ctx.cast(zero, "int32")
+    zero = zero.cast("int32")
     if zero.rank == 1 and zero.shape[0] == 1:
         zero = ctx.reshape(zero, ())
     elif zero.rank == 1 and axis is not None:
         zero = ctx.reshape(zero, (zero.shape[0], *(1,) * (x.rank - axis % x.rank - 1)))
-    return ctx.op("subtract", wide, zero)
+    return wide - zero
 
 
 def _is_one(zero: TapeValue | None) -> bool:
@@ -236,13 +223,14 @@ def _is_one(zero: TapeValue | None) -> bool:
 
 
 def numbers_of(ctx: Context, w: TapeValue, zero: TapeValue | None, axis: int) -> TapeValue:
-    """int16 w - zero point, of bytes; of one zero point each index of an axis where there are several."""
-    wide = ctx.cast(w, "int16")
+    """w, in bytes, minus its zero point, as int16. The zero point is one number, or one number per index of
+    an axis."""
+    wide = w.cast("int16")
     if zero is None:
         return wide
-    zero = ctx.cast(zero, "int16")
+    zero = zero.cast("int16")
     shape = () if zero.type.size == 1 else (zero.type.size, *(1,) * (w.rank - axis % w.rank - 1))
-    return ctx.op("subtract", wide, ctx.reshape(zero, shape))
+    return wide - ctx.reshape(zero, shape)
 
 
 def _point(ctx: Context, x: TapeValue, zero: TapeValue | None) -> TapeValue:
@@ -255,20 +243,20 @@ def _point(ctx: Context, x: TapeValue, zero: TapeValue | None) -> TapeValue:
 def product_of_integers(
     ctx: Context, a: TapeValue, a_zero: TapeValue | None, b: TapeValue, b_zero: TapeValue | None
 ) -> TapeValue:
-    """int32 (a - its zero point) (b - its zero point)."""
+    """int32 product of (a - its zero point) and (b - its zero point)."""
     if b.constant is not None and b.rank == 2 and a.rank >= 1 and _is_one(a_zero):
         return dense_of_integers(ctx, a, a_zero, ctx.transpose(numbers_of(ctx, b, b_zero, -1), [1, 0]))
     return matmul(ctx, _centred(ctx, a, a_zero, -2), _centred(ctx, b, b_zero, -1))
 
 
 def dense_of_integers(ctx: Context, a: TapeValue, a_zero: TapeValue | None, numbers: TapeValue) -> TapeValue:
-    """int32 (a - its zero point) numbers^T, of int16 [N, K]."""
+    """int32 product of (a - its zero point) and the transpose of ``numbers``, int16 [N, K]."""
     return ctx.op("quantized_dense", a, numbers, _point(ctx, a, a_zero), to="int32")
 
 
-@converter("MatMulInteger")
-def _matmul_integer(ctx: Context) -> Results:
-    return product_of_integers(ctx, ctx.input(0), ctx.optional(2), ctx.input(1), ctx.optional(3))
+converter("MatMulInteger")(
+    lambda ctx: product_of_integers(ctx, ctx.input(0), ctx.optional(2), ctx.input(1), ctx.optional(3))
+)
 
 
 @converter("ConvInteger", limits="1 and 2 spatial dimensions")
@@ -280,13 +268,12 @@ def _conv_integer(ctx: Context) -> Results:
     return convolve(ctx, _centred(ctx, x, x_zero), _centred(ctx, w, w_zero, 0), None)
 
 
-def _requantized(
-    ctx: Context, product: TapeValue, scale: TapeValue, zero: TapeValue, dtype: str
-) -> TapeValue:
-    """int32 * scale on the result's grid. In float64, in which int32 is exact."""
-    made = ctx.op("multiply", ctx.cast(product, "float64"), scale)
-    made = ctx.op("add", ctx.op("round", made), ctx.cast(zero, "float64"))
-    return ctx.cast(made, dtype)
+def _requantized(product: TapeValue, scale: TapeValue, zero: TapeValue, dtype: str) -> TapeValue:
+    """An int32 product multiplied by a scale and put on the result's grid, in float64, in which int32 is
+    exact."""
+    made = product.cast("float64") * scale
+    made = made.round() + zero.cast("float64")
+    return made.cast(dtype)
 
 
 @converter("QLinearMatMul")
@@ -303,8 +290,8 @@ def _qlinear_matmul(ctx: Context) -> Results:
         return _product_of_numbers(ctx, (a, a_zero, a_scale), (b, b_zero, b_scale), y_scale, y_zero)
     product = matmul(ctx, _centred(ctx, a, a_zero, -2), _centred(ctx, b, b_zero, -1))
     a_scale = _scale(ctx, a_scale, -2)
-    scale = ctx.op("divide", ctx.op("multiply", a_scale, _scale(ctx, b_scale, -1)), _scale(ctx, y_scale, -2))
-    return _requantized(ctx, product, scale, _scale(ctx, y_zero, -2), y_zero.dtype)
+    scale = a_scale * _scale(ctx, b_scale, -1) / _scale(ctx, y_scale, -2)
+    return _requantized(product, scale, _scale(ctx, y_zero, -2), y_zero.dtype)
 
 
 def _product_of_numbers(
@@ -314,13 +301,13 @@ def _product_of_numbers(
     y_scale: TapeValue,
     y_zero: TapeValue,
 ) -> TapeValue:
-    """The result of QLinearMatMul, of two tensors with their zero point and scale, where float32 sums are
-    exact: a product of floats is faster than one of int32."""
+    """Result of QLinearMatMul for two tensors with zero points and scales, computed in float32, which is
+    faster than int32. All float32 sums must be exact."""
     unit = ctx.const(np.float32(1))
     whole = [from_grid(ctx, x, unit, zero) for x, zero, _ in (a, b)]
-    of_a, of_b, of_y = (ctx.cast(ctx.reshape(s, ()), "float32") for s in (a[2], b[2], y_scale))
-    scale = ctx.op("divide", ctx.op("multiply", of_a, of_b), of_y)
-    return on_grid(ctx, ctx.op("multiply", matmul(ctx, *whole), scale), unit, y_zero, y_zero.dtype)
+    of_a, of_b, of_y = (ctx.reshape(s, ()).cast("float32") for s in (a[2], b[2], y_scale))
+    scale = of_a * of_b / of_y
+    return on_grid(ctx, matmul(ctx, *whole) * scale, unit, y_zero, y_zero.dtype)
 
 
 def _check_result(ctx: Context, zero: TapeValue) -> None:
@@ -329,8 +316,8 @@ def _check_result(ctx: Context, zero: TapeValue) -> None:
 
 
 def _scale(ctx: Context, value: TapeValue, axis: int) -> TapeValue:
-    """float64, one for all, or one a row (axis -2) or column (axis -1)."""
-    value = ctx.cast(value, "float64")
+    """A scale as float64: one number, or one per row (axis -2) or column (axis -1)."""
+    value = value.cast("float64")
     if value.type.size == 1:
         return ctx.reshape(value, ())
     return ctx.reshape(value, (value.shape[0], 1)) if value.rank == 1 and axis == -2 else value
@@ -344,20 +331,18 @@ def _qlinear_conv(ctx: Context) -> Results:
     if images and _finite(x_scale, w_scale, y_scale):
         bias = ctx.optional(8)
         if bias is not None:
-            scales = ctx.op("multiply", ctx.reshape(x_scale, ()), _one_or_along(ctx, w_scale))
-            bias = from_grid(
-                ctx, bias, ctx.expand(scales, bias.shape), ctx.expand(ctx.scalar(0, bias), bias.shape)
-            )
+            scales = ctx.reshape(x_scale, ()) * _one_or_along(ctx, w_scale)
+            bias = from_grid(ctx, bias, ctx.expand(scales, bias.shape), bias.full_like(0))
         w_scale, w_zero = _paired(ctx, w_scale, w_zero)
         numbers = from_grid(ctx, w, w_scale, w_zero)
         product = convolve(ctx, from_grid(ctx, x, x_scale, x_zero), numbers, bias)
         return on_grid(ctx, product, y_scale, y_zero, y_zero.dtype)
     product = convolve(ctx, _centred(ctx, x, x_zero), _centred(ctx, w, w_zero, 0), ctx.optional(8))
     x_scale, y_scale, y_zero = (_scale(ctx, v, 0) for v in (x_scale, y_scale, y_zero))
-    w_scale = ctx.cast(w_scale, "float64")
+    w_scale = w_scale.cast("float64")
     if w_scale.type.size == 1:
         w_scale = ctx.reshape(w_scale, ())
     else:
         w_scale = ctx.reshape(w_scale, (w_scale.shape[0], *(1,) * (x.rank - 2)))
-    scale = ctx.op("divide", ctx.op("multiply", x_scale, w_scale), y_scale)
-    return _requantized(ctx, product, scale, y_zero, ctx.input(7).dtype)
+    scale = x_scale * w_scale / y_scale
+    return _requantized(product, scale, y_zero, ctx.input(7).dtype)

@@ -1,4 +1,5 @@
-"""Resize and Upsample: along each axis by a matrix that the sizes and attributes tell, or by picking."""
+"""Resize and Upsample, axis by axis: a product by a matrix that follows from sizes and attributes, or a
+take."""
 
 from __future__ import annotations
 
@@ -8,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from ....compositions.resampling import keys, triangle
+from ....ir.value import where
 from ..context import Context, Results, converter
 from ..tape import TapeValue
-from .mixing import from_zero, narrow, to_even, towards_zero, wide
+from .casts import from_zero, narrow, to_even, towards_zero, wide
 from .shapes import MOST_RANGE
 
-_MOST_WEIGHTS = 2**28  # of the matrix along one axis
-# Integers that ONNX Runtime resizes: it cuts fractions off, and rounds after each axis of antialias. The
-# standard's own implementation rounds, in the end; so all others are.
+_MOST_WEIGHTS = 2**28  # elements of the matrix along one axis
+# Integer types that ONNX Runtime resizes: results are truncated, and with antialias rounded after each axis.
+# All other types are rounded at the end, as in ONNX's reference implementation.
 _AS_ORT = ("int8", "uint8", "int32")
 _OF_A_MODE = (
     "nearest_mode",
@@ -43,8 +46,8 @@ def _upsample(ctx: Context) -> Results:
         if mode == "nearest":
             x = _picked(ctx, x, axis, np.floor(positions))
         else:
-            x = _mixed(ctx, x, axis, positions, _linear)
-    return x if mode == "nearest" else narrow(ctx, x, kept, towards_zero)
+            x = _mixed(ctx, x, axis, positions, triangle)
+    return x if mode == "nearest" else narrow(x, kept, towards_zero)
 
 
 @converter("Resize")
@@ -52,18 +55,18 @@ def _resize(ctx: Context) -> Results:
     x = ctx.input(0)
     axes = ctx.axes(ctx.attr("axes", None) or range(x.rank), x.rank)
     scales, sizes = _scales(ctx, x, axes)
-    ctx.ignore(*_OF_A_MODE)  # exporters write all, those of other modes do not matter
+    ctx.ignore(*_OF_A_MODE)  # exporters write all attributes, also those of other modes
     mode = ctx.attr("mode", "nearest")
     how = ctx.attr("coordinate_transformation_mode", "half_pixel") if ctx.opset >= 11 else "asymmetric"
     roi = ctx.value(1, None) if how == "tf_crop_and_resize" and ctx.opset >= 11 else None
     outside: list[tuple[int, np.ndarray]] = []
     kept, antialias, cut = x.dtype, bool(ctx.attr("antialias", 0)), to_even
     if antialias and mode == "nearest":
-        ctx.fail("antialias is for linear and cubic")
+        ctx.fail("antialias is only supported for linear and cubic")
     if kept in _AS_ORT and (antialias or mode == "linear"):
         cut = from_zero if antialias else towards_zero
     step = _step(mode)
-    for i, axis in reversed(list(enumerate(axes))):  # ONNX Runtime's order, which shows where steps round
+    for i, axis in reversed(list(enumerate(axes))):  # ONNX Runtime's order, which matters if axes are rounded
         n = x.shape[axis]
         box = None if roi is None else (float(roi[i]), float(roi[i + len(axes)]))
         if sizes[i] == n and scales[i] == 1.0 and box is None:
@@ -75,12 +78,12 @@ def _resize(ctx: Context) -> Results:
             x = _nearest(ctx, x, axis, positions, scales[i])
             continue
         x = _weighted(ctx, wide(ctx, x), axis, positions, mode, scales[i])
-        x = narrow(ctx, x, kept, cut) if cut is from_zero else x
-    return _extrapolated(ctx, narrow(ctx, x, kept, cut), outside)
+        x = narrow(x, kept, cut) if cut is from_zero else x
+    return _extrapolated(ctx, narrow(x, kept, cut), outside)
 
 
 def _scales(ctx: Context, x: TapeValue, axes: list[int]) -> tuple[list[float], list[int]]:
-    """Of each axis: by how much it grows, and its new size."""
+    """(scales of the axes, new sizes of the axes)."""
     at = 1 if ctx.opset < 11 else 2
     given = ctx.value(at, None)
     policy = ctx.attr("keep_aspect_ratio_policy", "stretch")
@@ -99,52 +102,51 @@ def _scales(ctx: Context, x: TapeValue, axes: list[int]) -> tuple[list[float], l
 
 
 def _size(ctx: Context, n: int, scale: float) -> int:
-    """The new size of an axis that grows by ``scale``."""
+    """New size of an axis that is scaled by ``scale``."""
     if not 0 < scale * max(n, 1) <= MOST_RANGE:
-        ctx.fail(f"an axis of {n} grows by {scale}, to more than {MOST_RANGE} or less than nothing")
+        ctx.fail(f"an axis of {n} is scaled by {scale}, to 0 or less, or to more than {MOST_RANGE}")
     return math.floor(n * scale)
 
 
 def _step(mode: str) -> type[np.floating[Any]]:
-    """In what positions are computed. Which element is nearest to one halfway shows the rounding of float32,
-    the type of the scales; weights are better without."""
+    """Type in which positions are computed. For mode nearest it is float32, the type of the scales: halfway
+    between two elements the choice depends on how positions are rounded. For other modes it is float64, which
+    makes weights more exact."""
     return np.float32 if mode == "nearest" else np.float64
 
 
+# {coordinate_transformation_mode: function of the position among n old elements}; the position is that of
+# element i of ``size`` new elements, and ``wide`` is the new size before rounding
+_POSITIONS: dict[str, Callable[..., Any]] = {
+    "half_pixel": lambda i, n, size, scale, wide: (i + 0.5) / scale - 0.5,
+    "half_pixel_symmetric": lambda i, n, size, scale, wide: (
+        n / 2 * (1 - size / wide) + (i + 0.5) / scale - 0.5
+    ),
+    "pytorch_half_pixel": lambda i, n, size, scale, wide: (i + 0.5) / scale - 0.5 if size > 1 else i * 0.0,
+    "align_corners": lambda i, n, size, scale, wide: i * (n - 1) / (wide - 1) if size > 1 else i * 0.0,
+    "tf_half_pixel_for_nn": lambda i, n, size, scale, wide: (i + 0.5) / scale,
+    "asymmetric": lambda i, n, size, scale, wide: i / scale,
+}
+
+
 def _source(
-    ctx: Context,
-    how: str,
-    n: int,
-    size: int,
-    scale: np.floating[Any],
-    box: tuple[float, float] | None,
+    ctx: Context, how: str, n: int, size: int, scale: np.floating[Any], box: tuple[float, float] | None
 ) -> np.ndarray:
-    """Where in the old axis each new element lies, in the type of ``scale``."""
+    """Positions of the new elements along the old axis, in the type of ``scale``."""
     ctx.fits(size)
-    i, wide = np.arange(size, dtype=scale.dtype), scale * n  # wide: the new size before it was rounded
-    if how == "half_pixel":
-        return (i + 0.5) / scale - 0.5
-    if how == "half_pixel_symmetric":
-        middle = n / 2 * (1 - size / wide)
-        return middle + (i + 0.5) / scale - 0.5
-    if how == "pytorch_half_pixel":
-        return (i + 0.5) / scale - 0.5 if size > 1 else np.zeros(size)
-    if how == "align_corners":
-        return i * (n - 1) / (wide - 1) if size > 1 else np.zeros(size)
-    if how == "tf_half_pixel_for_nn":
-        return (i + 0.5) / scale
-    if how == "asymmetric":
-        return i / scale
-    if how == "tf_crop_and_resize" and box is not None:
-        start, end = box
-        if size > 1:
-            return start * (n - 1) + i * (end - start) * (n - 1) / (wide - 1)
-        return np.full(size, 0.5 * (start + end) * (n - 1))
-    return ctx.fail(f"coordinate_transformation_mode is {how!r}")
+    i, wide = np.arange(size, dtype=scale.dtype), scale * n
+    if how in _POSITIONS:
+        return _POSITIONS[how](i, n, size, scale, wide)
+    if how != "tf_crop_and_resize" or box is None:
+        ctx.fail(f"coordinate_transformation_mode {how!r} is not supported")
+    start, end = box
+    if size > 1:
+        return start * (n - 1) + i * (end - start) * (n - 1) / (wide - 1)
+    return np.full(size, 0.5 * (start + end) * (n - 1))
 
 
 def _nearest(ctx: Context, x: TapeValue, axis: int, positions: np.ndarray, scale: float) -> TapeValue:
-    rounding = "ceil" if scale < 1 else "floor"  # until opset 11 said how
+    rounding = "ceil" if scale < 1 else "floor"  # before opset 11 introduced nearest_mode
     if ctx.opset >= 11:
         rounding = ctx.attr("nearest_mode", "round_prefer_floor")
     rounded: Any = {
@@ -154,7 +156,7 @@ def _nearest(ctx: Context, x: TapeValue, axis: int, positions: np.ndarray, scale
         "ceil": np.ceil,
     }.get(rounding)
     if rounded is None:
-        ctx.fail(f"nearest_mode is {rounding!r}")
+        ctx.fail(f"nearest_mode {rounding!r} is not supported")
     return _picked(ctx, x, axis, rounded(positions))
 
 
@@ -165,10 +167,10 @@ def _weighted(
         ctx.fail(f"mode is {mode!r}")
     kernel: Callable[[np.ndarray], np.ndarray]
     if mode == "linear":
-        kernel, reach = _linear, 1
+        kernel, reach = triangle, 1
     else:
         a = ctx.attr("cubic_coeff_a", -0.75)
-        kernel, reach = (lambda d: _cubic(d, a)), 2
+        kernel, reach = (lambda d: keys(d, a)), 2
     shrink = min(scale, 1.0) if ctx.attr("antialias", 0) else 1.0
     return _mixed(ctx, x, axis, positions, kernel, reach, bool(ctx.attr("exclude_outside", 0)), shrink)
 
@@ -176,17 +178,6 @@ def _weighted(
 def _picked(ctx: Context, x: TapeValue, axis: int, positions: np.ndarray) -> TapeValue:
     positions = np.clip(positions, 0, x.shape[axis] - 1).astype(np.int64)
     return ctx.op("take", x, ctx.const(positions), axis=axis)
-
-
-def _linear(distance: np.ndarray) -> np.ndarray:
-    return np.clip(1 - np.abs(distance), 0, None)
-
-
-def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
-    d = np.abs(distance)
-    near = ((a + 2) * d - (a + 3)) * d * d + 1
-    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
 
 
 def _mixed(
@@ -199,7 +190,8 @@ def _mixed(
     exclude: bool = False,
     shrink: float = 1.0,
 ) -> TapeValue:
-    """Each new element is a weighted sum of neighbours; those outside are the edge's, or left out."""
+    """Each new element as a weighted sum of old neighbours. A neighbour outside the image is replaced by the
+    element at the edge; with ``exclude`` it is left out."""
     n, wide = x.shape[axis], math.ceil(reach / shrink)
     ctx.fits(len(positions), 2 * wide + 3)
     base = np.floor(positions).astype(np.int64)
@@ -218,17 +210,16 @@ def _mixed(
     moved = ctx.transpose(x, perm)
     lead = moved.shape[:-1]
     flat = ctx.reshape(moved, (math.prod(lead), n))
-    made = ctx.reshape(
-        ctx.op("matmul", flat, ctx.const(matrix, x.dtype), transpose_b=True), (*lead, len(positions))
-    )
+    made = flat.op("matmul", ctx.const(matrix, x.dtype), transpose_b=True)
+    made = ctx.reshape(made, (*lead, len(positions)))
     return ctx.transpose(made, [perm.index(d) for d in range(x.rank)])
 
 
 def _extrapolated(ctx: Context, x: TapeValue, outside: list[tuple[int, np.ndarray]]) -> TapeValue:
-    """Elements that lie outside of the old image along any axis get extrapolation_value."""
-    value = ctx.scalar(ctx.attr("extrapolation_value", 0.0), x)
+    """x with extrapolation_value for elements that lie outside the old image along any axis."""
+    value = ctx.attr("extrapolation_value", 0.0)
     for axis, mask in outside:
         if mask.any():
             there = ctx.const(mask.reshape(-1, *(1,) * (x.rank - axis - 1)))
-            x = ctx.op("where", there, value, x)
+            x = where(there, value, x)
     return x

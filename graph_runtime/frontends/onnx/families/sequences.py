@@ -1,4 +1,4 @@
-"""Sequences and optionals: how many values they have is known while a model is converted."""
+"""Sequences and optionals; the lengths of sequences are known while a model is converted."""
 
 from __future__ import annotations
 
@@ -13,32 +13,27 @@ from ..tape import TapeSequence, TapeValue
 def _sequence(ctx: Context) -> tuple[TapeValue, ...]:
     found: Any = ctx.input(0)
     if not isinstance(found, TapeSequence):
-        ctx.fail(f"input 0 must be a sequence, it is {found.type}")
+        ctx.fail(f"input 0 must be a sequence, but it is {found.type}")
     return found.values
 
 
 def _at(ctx: Context, index: int, count: int, what: str = "position") -> int:
-    """A position that may count from the end."""
+    """A position in a sequence, counted from the front. ``index``: index of the input with the position,
+    which may count from the end. ``count``: length of the sequence."""
     at = int(ctx.single(index))
     if not -count <= at < count:
         ctx.fail(f"{what} {at} is out of range for a sequence of {count}")
     return at % count
 
 
-@converter("SequenceConstruct")
-def _construct(ctx: Context) -> Results:
-    return TapeSequence(tuple(ctx.input(i) for i in range(len(ctx.inputs))))
+converter("SequenceConstruct")(lambda ctx: TapeSequence(tuple(map(ctx.input, range(len(ctx.inputs))))))
+converter("SequenceLength")(lambda ctx: ctx.const(np.array(len(_sequence(ctx)), np.int64)))
 
 
 @converter("SequenceEmpty")
 def _empty(ctx: Context) -> Results:
     ctx.ignore("dtype")
     return TapeSequence(())
-
-
-@converter("SequenceLength")
-def _length(ctx: Context) -> Results:
-    return ctx.const(np.array(len(_sequence(ctx)), np.int64))
 
 
 @converter("SequenceAt")
@@ -86,12 +81,12 @@ def _split(ctx: Context) -> Results:
         parts = [1] * n
     elif sizes.ndim == 0:
         if sizes <= 0:
-            ctx.fail(f"parts of size {int(sizes)}")
+            ctx.fail(f"the size of parts is {int(sizes)}, but must be positive")
         parts = [min(int(sizes), n - at) for at in range(0, n, int(sizes))]
     else:
         parts = [int(size) for size in sizes]
     if sum(parts) != n or min(parts, default=0) < 0:
-        ctx.fail(f"parts {parts} are not the {n} along axis {axis}")
+        ctx.fail(f"parts of sizes {parts} do not fill axis {axis}, which has {n} elements")
     found, at = [], 0
     for size in parts:
         part = ctx.slice(x, axis, at, at + size)

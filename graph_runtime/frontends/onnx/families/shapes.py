@@ -1,4 +1,4 @@
-"""Ops that look at shapes or make tensors (Shape, Constant, Range, ...), and those that move dimensions."""
+"""Ops of shapes, ops that make tensors (Constant, Range, ...), and ops that move dimensions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import numpy as np
 
 from ....base.dtypes import NARROW_FLOATS, is_integer
 from ....ir.model import Constant
+from ....ir.value import where
 from ..context import Context, Results, converter
 from ..read import dtype_name
 from ..tape import TapeValue
 
-MOST_RANGE = 2**24  # elements that Range may make
+MOST_RANGE = 2**24  # most elements that a Range may have
 
 
 @converter("Shape")
@@ -23,9 +24,7 @@ def _shape(ctx: Context) -> Results:
     return ctx.const(shape[start:end], "int64")
 
 
-@converter("Size")
-def _size(ctx: Context) -> Results:
-    return ctx.const(ctx.input(0).type.size, "int64")
+converter("Size")(lambda ctx: ctx.const(ctx.input(0).type.size, "int64"))
 
 
 @converter("Constant")
@@ -51,20 +50,20 @@ def _constant(ctx: Context) -> Results:
         given = ctx.attr(name, None)
         if given is not None:
             return ctx.const(given, dtype)
-    return ctx.fail("it has no tensor, number, text or list of these")
+    return ctx.fail("it has none of the attributes for a value")
 
 
 @converter("ConstantOfShape")
 def _constant_of_shape(ctx: Context) -> Results:
     shape = tuple(ctx.ints(0))
     value = ctx.attr("value", None)
-    if isinstance(value, TapeValue):  # of elements
+    if isinstance(value, TapeValue):  # graphs have no dtype for the elements
         if min(shape, default=0) < 0 or value.type.size != 1:
-            ctx.fail(f"shape {list(shape)} and value {value.type} make no tensor")
+            ctx.fail(f"shape {list(shape)} is negative, or value {value.type} is not a single number")
         return ctx.expand(ctx.reshape(value, ()), shape)
     value = np.zeros(1, np.float32) if value is None else value.read()
     if min(shape, default=0) < 0 or value.size != 1:
-        ctx.fail(f"shape {list(shape)} and value {value.tolist()} make no tensor")
+        ctx.fail(f"shape {list(shape)} is negative, or value {value.tolist()} is not a single number")
     return ctx.expand(ctx.const(value.reshape(())), shape, weight=True)
 
 
@@ -73,17 +72,17 @@ def _range(ctx: Context) -> Results:
     start, limit, delta = (ctx.single(i) for i in range(3))
     dtype, stash = ctx.input(0).dtype, ctx.attr("stash_type", 1)
     if not delta or not np.isfinite([float(v) for v in (start, limit, delta)]).all():
-        ctx.fail(f"it goes from {start} to {limit} by {delta}")
+        ctx.fail(f"a range from {start} to {limit} by {delta} does not end")
     if is_integer(dtype):
-        count = -((int(start) - int(limit)) // int(delta))  # exact, where floats would round
+        count = -((int(start) - int(limit)) // int(delta))  # exact, but floats would round
     else:
         count = math.ceil((float(limit) - float(start)) / float(delta))
     if (count := max(count, 0)) > MOST_RANGE:
-        ctx.fail(f"it has {count} elements, at most {MOST_RANGE} are supported")
+        ctx.fail(f"it has {count} elements, but at most {MOST_RANGE} are supported")
     ctx.fits(count)
     if dtype in NARROW_FLOATS:
         if stash != 1:
-            ctx.fail(f"stash_type is {stash}")
+            ctx.fail(f"stash_type {stash} is not supported")
         start, delta = np.float32(start), np.float32(delta)
     return ctx.const(np.asarray(start + np.arange(count).astype(start.dtype) * delta), dtype)
 
@@ -157,7 +156,7 @@ def _split(ctx: Context) -> Results:
         each = -(-x.shape[axis] // count)
         sizes = [max(min(each, x.shape[axis] - i * each), 0) for i in range(count)]
     if sum(sizes) != x.shape[axis] or min(sizes, default=0) < 0:
-        ctx.fail(f"parts {sizes} of axis {axis}, which has {x.shape[axis]} elements")
+        ctx.fail(f"parts of sizes {sizes} do not fill axis {axis}, which has {x.shape[axis]} elements")
     ends = np.cumsum([0, *sizes]).tolist()
     return tuple(ctx.slice(x, axis, begin, end) for begin, end in pairwise(ends))
 
@@ -179,9 +178,7 @@ def _expand(ctx: Context) -> Results:
     return ctx.expand(x, np.broadcast_shapes(x.shape, tuple(ctx.ints(1))))
 
 
-@converter("Tile")
-def _tile(ctx: Context) -> Results:
-    return ctx.op("tile", ctx.input(0), repeats=ctx.ints(1))
+converter("Tile")(lambda ctx: ctx.op("tile", ctx.input(0), repeats=ctx.ints(1)))
 
 
 @converter("Pad")
@@ -196,7 +193,7 @@ def _pad(ctx: Context) -> Results:
     pads = [0] * (2 * x.rank)
     for i, axis in enumerate(axes):
         pads[axis], pads[axis + x.rank] = given[i], given[i + len(axes)]
-    for d in range(x.rank):  # negative pads crop
+    for d in range(x.rank):  # negative pads remove elements
         low, high = min(pads[d], 0), min(pads[d + x.rank], 0)
         x = ctx.slice(x, d, -low, x.shape[d] + high)
     pads = [max(p, 0) for p in pads]
@@ -204,19 +201,19 @@ def _pad(ctx: Context) -> Results:
 
 
 def pad(ctx: Context, x: TapeValue, pads: list[int], value: float = 0, mode: str = "constant") -> TapeValue:
-    """x with so many elements added in front and behind of each dimension."""
+    """x with elements added before and after each dimension."""
     if not any(pads):
         return x
     inexact = mode == "constant" and x.dtype in ("int64", "uint64") and abs(int(value)) > 2**53
     if inexact:
         ctx.fail(f"padding of {x.dtype} with {value} is not supported")
-    if mode == "constant" and not np.isfinite(float(value)):  # no attribute of a file can be infinite
+    if mode == "constant" and not np.isfinite(float(value)):  # a graph's file cannot store such an attribute
         return _framed(ctx, x, pads, value)
     return ctx.op("pad", x, pads=pads, mode=mode, value=float(value) if mode == "constant" else 0.0)
 
 
 def _framed(ctx: Context, x: TapeValue, pads: list[int], value: float) -> TapeValue:
-    """x between tensors of one value, dimension by dimension."""
+    """x with tensors of one value before and after it, added in one dimension after another."""
     for axis in range(x.rank):
         sides = [
             ctx.full((*x.shape[:axis], count, *x.shape[axis + 1 :]), value, x.dtype)
@@ -273,7 +270,7 @@ def _trilu(ctx: Context) -> Results:
         return np.triu(np.ones((rows, columns), bool), k) if upper else np.tri(rows, columns, k, dtype=bool)
 
     keep = ctx.filled((rows, columns), mask, "bool", "the triangle of Trilu")
-    return ctx.op("where", keep, x, ctx.scalar(0, x))
+    return where(keep, x, 0)
 
 
 @converter("AffineGrid")

@@ -1,18 +1,15 @@
-"""Converters by family; importing this package fills the table of context.py."""
+"""Converters by family; importing this package fills the table of op_context.py."""
 
 from . import (
     batch_norm,
     calls,
     conv,
-    division,
     elementwise,
-    gather,
+    indexing,
     products,
     random,
     reduce,
-    scatter,
     shapes,
     sorts,
-    special,
     windows,
 )

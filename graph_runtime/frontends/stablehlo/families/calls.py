@@ -1,18 +1,16 @@
-"""Ops that mark something and compute nothing, custom calls that have a meaning here, and maps."""
+"""Ops that only mark something, supported custom calls, and map."""
 
 from __future__ import annotations
 
 from ..op_context import HloContext, Results, converter
+from .elementwise import erf_inverse
 from .sorts import top
-from .special import erf_inverse
 
 _MARKS = frozenset(
     "Sharding SPMDFullToShardShape SPMDShardToFullShape LayoutConstraint annotate_device_placement "
     "MoveToHost MoveToDevice xla.sdy.FuncResultSharding".split()
 )
-_FUNCTIONS = {"mhlo.erf": "erf", "mhlo.acos": "acos", "mhlo.acosh": "acosh", "mhlo.asin": "asin",
-              "mhlo.asinh": "asinh", "mhlo.atanh": "atanh", "mhlo.cosh": "cosh", "mhlo.sinh": "sinh",
-              "mhlo.tan": "tan"}  # fmt: skip
+_FUNCTIONS = "erf acos acosh asin asinh atanh cosh sinh tan".split()  # of the dialect mhlo
 
 
 @converter("optimization_barrier", "sdy.sharding_constraint", "sdy.sharding_group", "sdy.reshard")
@@ -25,10 +23,10 @@ def _custom_call(ctx: HloContext) -> Results:
     name = ctx.word("callee", "call_target_name").removeprefix("@")
     if name in _MARKS:
         return ctx.inputs[: len(ctx.types)]
-    if name in _FUNCTIONS:
-        return ctx.op(_FUNCTIONS[name], ctx.input(0))
+    if name.startswith("mhlo.") and name[5:] in _FUNCTIONS:
+        return ctx.op(name[5:], ctx.input(0))
     if name == "mhlo.erf_inv":
-        return erf_inverse(ctx, ctx.input(0))
+        return erf_inverse(ctx.input(0))
     if name == "mhlo.topk":
         fields = ctx.fields("mhlo.attributes")
         return top(ctx, ctx.input(0), int(fields.get("k", 0)), bool(fields.get("largest", True)))

@@ -1,4 +1,5 @@
-"""convolution: any layout of its operands, padding, dilation of both, groups of channels and of the batch."""
+"""convolution with any layout of its operands, with padding, dilation of image and kernel, and groups of
+features or of the batch."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """One entry for each spatial dimension."""
+    """Attributes of a convolution's window: each has one entry per spatial dimension."""
 
     strides: list[int]
     low: list[int]
@@ -36,11 +37,13 @@ def _convolution(ctx: HloContext) -> Results:
     orders = _orders(ctx)
     rank = x.rank - 2
     if not all(len(order) == x.rank == w.rank == len(wanted.shape) for order in orders) or rank > 3:
-        ctx.fail(f"of {x.type} and {w.type}, dimension numbers {orders}; up to three spatial ones are done")
+        ctx.fail(
+            f"dimension numbers {orders} do not fit {x.type} and {w.type}, or are over three spatial ones"
+        )
     window = _window(ctx, rank)
     inner = wanted.dtype if wanted.dtype in FLOATS else "float64"
-    x = ctx.cast(ctx.transpose(x, orders[0]), inner)
-    w = ctx.cast(ctx.transpose(w, orders[1]), inner)
+    x = ctx.transpose(x, orders[0]).cast(inner)
+    w = ctx.transpose(w, orders[1]).cast(inner)
     if any(window.reverse):
         w = ctx.op("reverse", w, axes=[2 + d for d in range(rank) if window.reverse[d]])
     groups = ctx.number("feature_group_count", default=1)
@@ -48,16 +51,17 @@ def _convolution(ctx: HloContext) -> Results:
     if batches > 1:
         x, groups = _grouped_batch(ctx, x, batches, groups), batches
     if groups < 1 or x.shape[1] != groups * w.shape[1] or w.shape[0] % groups:
-        ctx.fail(f"{groups} groups of {x.type} and {w.type}")
+        ctx.fail(f"{groups} groups do not fit {x.type} and {w.type}")
     made = _convolved(ctx, x, w, window, groups)
     back = [orders[2].index(d) for d in range(len(orders[2]))]
-    return ctx.cast(ctx.transpose(made, back), wanted.dtype)
+    return ctx.transpose(made, back).cast(wanted.dtype)
 
 
 def _grouped_batch(ctx: HloContext, x: TapeValue, count: int, groups: int) -> TapeValue:
-    """Parts of the batch as groups of channels: each meets filters of its own."""
+    """x with the batch divided into ``count`` parts, which become groups of channels, so that each group is
+    convolved with its own filters."""
     if groups != 1 or x.shape[0] % count:
-        ctx.fail(f"batch_group_count {count} of {x.type} with {groups} feature groups")
+        ctx.fail(f"batch_group_count {count} does not fit {x.type} with {groups} feature groups")
     n, c, *rest = x.shape
     apart = ctx.reshape(x, (count, n // count, c, *rest))
     apart = ctx.transpose(apart, [1, 0, *range(2, apart.rank)])
@@ -65,33 +69,21 @@ def _grouped_batch(ctx: HloContext, x: TapeValue, count: int, groups: int) -> Ta
 
 
 def _convolved(ctx: HloContext, x: TapeValue, w: TapeValue, window: _Window, groups: int) -> TapeValue:
-    """The convolution of [n, c, ...] and [o, c / groups, ...]; what no kernel takes is padded first."""
+    """The convolution of an image [n, c, ...] with filters [o, c / groups, ...]. Padding that the convolution
+    op does not support is added to the image first."""
     rank = x.rank - 2
     low, high = list(window.low), list(window.high)
     gaps = [d - 1 for d in window.lhs_dilation]
     if any(gaps) or min([0, *low, *high]) < 0:
-        x = padded(ctx, x, ctx.scalar(0, x), [0, 0, *low], [0, 0, *high], [0, 0, *gaps])
+        x = padded(ctx, x, x.scalar(0), [0, 0, *low], [0, 0, *high], [0, 0, *gaps])
         low, high = [0] * rank, [0] * rank
-    missing = max(2 - rank, 0)
-    if missing:
-        ones = [1] * missing
-        x = ctx.reshape(x, (*x.shape[:2], *ones, *x.shape[2:]))
-        w = ctx.reshape(w, (*w.shape[:2], *ones, *w.shape[2:]))
-    zeros, ones = [0] * missing, [1] * missing
-    made = ctx.op(
-        "conv3d" if rank == 3 else "conv2d",
-        x,
-        w,
-        strides=[*ones, *window.strides],
-        pads=[*zeros, *low, *zeros, *high],
-        dilations=[*ones, *window.rhs_dilation],
-        group=groups,
-    )
-    return ctx.reshape(made, (*made.shape[:2], *made.shape[2 + missing :])) if missing else made
+    how = {"strides": window.strides, "dilations": window.rhs_dilation}
+    return ctx.convolution("", x, w, pads=[*low, *high], group=groups, **how)
 
 
 def _orders(ctx: HloContext) -> list[list[int]]:
-    """Of input, kernel and output: which dimension is batch or output feature, feature, each spatial one."""
+    """For input, kernel and output each: indices of the batch dimension (for the kernel, of the output
+    features), the feature dimension, and the spatial dimensions."""
     numbers = ctx.attr("dimension_numbers")
     found: list[list[int]] = []
     if isinstance(numbers, dict):
@@ -101,10 +93,10 @@ def _orders(ctx: HloContext) -> list[list[int]]:
         for marks, (first, second) in zip(numbers, (_LHS, _RHS, _LHS), strict=True):
             wanted: list[Any] = [first, second, *range(len(marks) - 2)]
             if sorted(map(str, marks)) != sorted(map(str, wanted)):
-                ctx.fail(f"dimension numbers {marks}")
+                ctx.fail(f"dimension numbers {marks} are invalid")
             found.append([marks.index(each) for each in wanted])
     else:
-        ctx.fail("dimension_numbers are no three lists")
+        ctx.fail("dimension_numbers are not three lists")
     for order in found:
         ctx.dims(order, len(order), "dimension numbers")
     return found
@@ -132,5 +124,5 @@ def _window(ctx: HloContext, rank: int) -> _Window:
     if any(len(each) != rank or not all(isinstance(n, int) for n in each) for each in lists):
         ctx.fail(f"a window of {rank} dimensions needs as many strides, pads and dilations")
     if min([1, *found.strides, *found.lhs_dilation, *found.rhs_dilation]) < 1:
-        ctx.fail("strides and dilations are at least 1")
+        ctx.fail("strides and dilations must be at least 1")
     return found

@@ -1,4 +1,4 @@
-"""dot_general and dot: any dimension numbers, as one batched matrix product."""
+"""dot_general and dot with any dimension numbers, as one batched matrix product."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _dot_general(ctx: HloContext) -> Results:
     batch, contracted = _numbers(ctx)
     for mine, theirs in (batch, contracted):
         if len(mine) != len(theirs) or [a.shape[d] for d in mine] != [b.shape[d] for d in theirs]:
-            ctx.fail(f"dimensions {mine} of {a.type} are not {theirs} of {b.type}")
+            ctx.fail(f"dimensions {mine} of {a.type} do not fit {theirs} of {b.type}")
     free_a = [d for d in range(a.rank) if d not in (*batch[0], *contracted[0])]
     free_b = [d for d in range(b.rank) if d not in (*batch[1], *contracted[1])]
     made = _product(ctx, a, b, (batch[0], free_a, contracted[0]), (batch[1], contracted[1], free_b))
@@ -26,7 +26,7 @@ def _dot_general(ctx: HloContext) -> Results:
 
 
 def _numbers(ctx: HloContext) -> tuple[tuple[list[int], list[int]], tuple[list[int], list[int]]]:
-    """Batching and contracting dimensions of both operands."""
+    """((batching dimensions of both operands), (contracting dimensions of both operands))."""
     a, b = ctx.input(0), ctx.input(1)
     found = []
     if "dot_dimension_numbers" in ctx.node.attrs:
@@ -37,7 +37,7 @@ def _numbers(ctx: HloContext) -> tuple[tuple[list[int], list[int]], tuple[list[i
         for what in ("batching_dims", "contracting_dims"):
             pair = ctx.attr(what, default=[[], []])
             if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(p, list) for p in pair):
-                ctx.fail(f"{what} is no pair of lists")
+                ctx.fail(f"{what} is not a pair of lists")
             found.append(pair)
     for side, x in enumerate((a, b)):
         ctx.dims([*found[0][side], *found[1][side]], x.rank, "batching and contracting dimensions")
@@ -49,7 +49,7 @@ def _numbers(ctx: HloContext) -> tuple[tuple[list[int], list[int]], tuple[list[i
 def _dot(ctx: HloContext) -> Results:
     a, b = ctx.input(0), ctx.input(1)
     if a.rank not in (1, 2) or b.rank not in (1, 2) or a.shape[-1] != b.shape[0]:
-        ctx.fail(f"of {a.type} and {b.type}")
+        ctx.fail(f"operands of {a.type} and {b.type} do not fit")
     free_b = list(range(1, b.rank))
     made = _product(ctx, a, b, ([], list(range(a.rank - 1)), [a.rank - 1]), ([], [0], free_b))
     return ctx.reshape(made, (*a.shape[:-1], *b.shape[1:]))
@@ -59,19 +59,21 @@ Groups = tuple[list[int], list[int], list[int]]
 
 
 def _product(ctx: HloContext, a: TapeValue, b: TapeValue, of_a: Groups, of_b: Groups) -> TapeValue:
-    """[batch, m, n] of groups of dimensions: batch, free, contracted of a; batch, contracted, free of b."""
+    """Product [batch, m, n]. ``of_a``: batch, free and contracted dimensions of a. ``of_b``: batch,
+    contracted and free dimensions of b."""
     wanted = ctx.made.dtype
-    inner = _computed_in(ctx, a, b, wanted)
-    a, b = _matrix(ctx, ctx.cast(a, inner), of_a), _matrix(ctx, ctx.cast(b, inner), of_b)
-    if inner.startswith(("int", "uint")):
-        made = _by_sums(ctx, a, b)
-    else:
-        made = ctx.op("matmul", a, b)
-    return ctx.cast(made, wanted)
+    inner = _computed_in(a, b, wanted)
+    a, b = _matrix(ctx, a.cast(inner), of_a), _matrix(ctx, b.cast(inner), of_b)
+    if not inner.startswith(("int", "uint")):
+        return (a @ b).cast(wanted)
+    left = ctx.reshape(a, (*a.shape, 1))  # no kernel multiplies wide integers, so multiply and sum
+    right = ctx.reshape(b, (*b.shape[:-2], 1, *b.shape[-2:]))
+    return (left * right).sum(axes=[left.rank - 2], keepdims=False).cast(wanted)
 
 
-def _computed_in(ctx: HloContext, a: TapeValue, b: TapeValue, wanted: str) -> str:
-    """The dtype of the product: the result's, for integers a float that holds all sums, if there is one."""
+def _computed_in(a: TapeValue, b: TapeValue, wanted: str) -> str:
+    """dtype in which the product is computed: the dtype ``wanted`` for the result. For integers it is a float
+    that holds all sums exactly, if there is one."""
     if wanted in FLOATS:
         return wanted
     if wanted == "bool":
@@ -81,15 +83,8 @@ def _computed_in(ctx: HloContext, a: TapeValue, b: TapeValue, wanted: str) -> st
     return wanted
 
 
-def _by_sums(ctx: HloContext, a: TapeValue, b: TapeValue) -> TapeValue:
-    """A product of integers of many bits: sums of products, for there is no matrix product of them."""
-    left = ctx.reshape(a, (*a.shape, 1))
-    right = ctx.reshape(b, (*b.shape[:-2], 1, *b.shape[-2:]))
-    return ctx.op("sum", ctx.op("multiply", left, right), axes=[left.rank - 2], keepdims=False)
-
-
 def _matrix(ctx: HloContext, x: TapeValue, groups: Groups) -> TapeValue:
-    """x as [batch, first, second]; without batch dimensions as [first, second]."""
+    """x as [batch, first, second]; as [first, second] if there are no batch dimensions."""
     shape = [math.prod(x.shape[d] for d in group) for group in groups]
     made = ctx.transpose(x, [d for group in groups for d in group])
     if len(groups[0]) > 1:

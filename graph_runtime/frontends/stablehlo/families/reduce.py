@@ -1,4 +1,5 @@
-"""reduce: by a reduction of the table where its body is one, by halves with the body itself for any other."""
+"""reduce: a registry reduction if the body is equivalent to one; else the elements are joined in halves by
+the body itself."""
 
 from __future__ import annotations
 
@@ -14,14 +15,12 @@ from ...onnx.tape import TapeValue
 from ..op_context import HloContext, Results, converter
 from ..syntax import OpRegion
 
-__all__ = ["combine", "is_neutral"]
-
 _KNOWN = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
 _OF_BOOL = {"add": "any", "or": "any", "maximum": "any", "and": "all", "minimum": "all", "multiply": "all"}
 
 
 def is_neutral(body: str, value: TapeValue) -> bool:
-    """Whether joining with a value changes nothing."""
+    """Whether joining any element with this value by the body leaves the element unchanged."""
     array = value.known()
     if array is None or array.size != 1:
         return False
@@ -44,7 +43,7 @@ def is_neutral(body: str, value: TapeValue) -> bool:
 def combine(
     ctx: HloContext, region: OpRegion, a: Sequence[TapeValue], b: Sequence[TapeValue]
 ) -> list[TapeValue]:
-    """What a reduction's body makes of two sets of values, element by element."""
+    """Results of a reduction's body, applied elementwise to two sets of values."""
     shape = np.broadcast_shapes(a[0].shape, b[0].shape)
     made = ctx.run(region, [*(ctx.expand(v, shape) for v in a), *(ctx.expand(v, shape) for v in b)])
     return [ctx.expand(value, shape) for value in made]
@@ -54,11 +53,11 @@ def combine(
 def _reduce(ctx: HloContext) -> Results:
     count = len(ctx.inputs) // 2
     if not count or len(ctx.inputs) != 2 * count:
-        ctx.fail(f"{len(ctx.inputs)} operands are no pairs")
+        ctx.fail(f"{len(ctx.inputs)} operands do not come in pairs")
     values, starts = ctx.inputs[:count], ctx.inputs[count:]
     x, region = values[0], ctx.region(0)
     if any(v.shape != x.shape for v in values) or any(s.shape for s in starts):
-        ctx.fail("its operands have different shapes, or a start is no scalar")
+        ctx.fail("its operands have different shapes, or a start is not a scalar")
     dims = sorted(ctx.dims(ctx.ints("dimensions"), x.rank, "dimensions"))
     kept = tuple(n for d, n in enumerate(x.shape) if d not in dims)
     if not math.prod(x.shape[d] for d in dims):
@@ -88,7 +87,7 @@ def _by_halves(
     starts: Sequence[TapeValue],
     dims: list[int],
 ) -> list[TapeValue]:
-    """The first half with the second, until one element is left along what is reduced."""
+    """Results by repeatedly joining the first half of the elements with the second, until one is left."""
     x = values[0]
     kept = [d for d in range(x.rank) if d not in dims]
     shape = tuple(x.shape[d] for d in kept)
@@ -116,8 +115,8 @@ def _by_halves(
 def _arg(
     ctx: HloContext, region: OpRegion, values: Sequence[TapeValue], starts: Sequence[TapeValue], axis: int
 ) -> list[TapeValue] | None:
-    """Values and places of the greatest or least elements, where the body finds these and the second operand
-    counts along the axis."""
+    """(greatest or least elements, their positions). None if the body does not compute these, or if the
+    second operand does not count along the axis."""
     x, places = values
     thin = ctx.thin(places)
     own = tuple(n if d == axis else 1 for d, n in enumerate(places.shape))
@@ -136,8 +135,8 @@ def _arg(
 
 
 def _finds(ctx: HloContext, region: OpRegion, dtype: str, places: str, largest: bool) -> bool:
-    """Whether a body takes the better of two elements, NaN before all, and of equal ones the first: it is
-    tried on a few."""
+    """Whether a body selects the better of two elements, and the first of equal elements; NaN beats all
+    numbers. The body is tested on a few values."""
     samples = [1.0, 2.0, 3.0] if dtype not in dtypes.FLOATS else [1.0, -2.0, 3.0, float("nan")]
     rows = [
         (a, i, b, j)

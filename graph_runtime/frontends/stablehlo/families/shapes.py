@@ -7,34 +7,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ....ir.value import where
 from ...onnx.tape import TapeValue
 from ..op_context import HloContext, Results, converter
-
-__all__ = ["padded"]
 
 
 @converter("constant", "arith.constant")
 def _constant(ctx: HloContext) -> Results:
-    made = ctx.literal(ctx.attr("value"))
-    assert made.constant is not None
-    values = made.constant
-    if made.rank and made.type.nbytes <= 1 << 16:
-        array = values.read()
-        if array.size > 1 and not any(array.strides):  # one value throughout
-            thin = ctx.const(array.reshape(-1)[:1].reshape((1,) * array.ndim), made.dtype)
-            ctx.importer.thin[id(made)] = (thin, made)
-    elif made.rank:
-        _splat_of_many(ctx, made)
-    return made
-
-
-def _splat_of_many(ctx: HloContext, made: TapeValue) -> None:
-    """Note what a large literal of one value was broadcast from."""
     value = ctx.attr("value")
-    if value.kind == "dense" and not value.text.startswith(('"', "[")) and made.constant is not None:
-        one = made.constant.read()[(slice(1),) * made.rank]
-        if one.size:
-            ctx.importer.thin[id(made)] = (ctx.const(one, made.dtype), made)
+    made = ctx.literal(value)
+    assert made.constant is not None
+    is_number = value.kind == "dense" and not value.text.startswith(('"', "["))
+    if made.rank and (is_number or made.type.nbytes <= 1 << 16):
+        array = made.constant.read()
+        if array.size > 1 and not any(array.strides):  # all elements are equal
+            thin = ctx.const(array[(slice(1),) * array.ndim], made.dtype)
+            ctx.importer.thin[id(made)] = (thin, made)
+    return made
 
 
 @converter("iota")
@@ -42,7 +31,7 @@ def _iota(ctx: HloContext) -> Results:
     kind, axis = ctx.made, ctx.number("dim", "iota_dimension")
     (axis,) = ctx.dims([axis], len(kind.shape), "dim")
     if kind.dtype == "bool":
-        ctx.fail("of i1")
+        ctx.fail("i1 is not supported")
     shape = tuple(n if d == axis else 1 for d, n in enumerate(kind.shape))
     size = kind.shape[axis]
     thin = ctx.filled(shape, lambda: np.arange(size).reshape(shape), kind.dtype, f"iota of {size}")
@@ -70,16 +59,14 @@ def _broadcast_in_dim(ctx: HloContext) -> Results:
     return made
 
 
-@converter("broadcast")
-def _broadcast(ctx: HloContext) -> Results:
-    return ctx.expand(ctx.input(0), ctx.made.shape)
+converter("broadcast")(lambda ctx: ctx.expand(ctx.input(0), ctx.made.shape))
 
 
 @converter("reshape")
 def _reshape(ctx: HloContext) -> Results:
     x = ctx.input(0)
     if math.prod(x.shape) != math.prod(ctx.made.shape):
-        ctx.fail(f"{x.type} has not as many elements as {ctx.made}")
+        ctx.fail(f"{x.type} and {ctx.made} differ in their number of elements")
     return ctx.reshape(x, ctx.made.shape)
 
 
@@ -88,7 +75,7 @@ def _transpose(ctx: HloContext) -> Results:
     x = ctx.input(0)
     perm = ctx.dims(ctx.ints("dims", "permutation"), x.rank, "dims")
     if len(perm) != x.rank:
-        ctx.fail(f"dims {perm} of {x.type}")
+        ctx.fail(f"dims {perm} are no permutation for {x.type}")
     return ctx.transpose(x, perm)
 
 
@@ -105,17 +92,17 @@ def _slice(ctx: HloContext) -> Results:
     ranges = ctx.attr("ranges", default=None)
     if isinstance(ranges, list):
         if any(len(r) not in (2, 3) for r in ranges):
-            ctx.fail("a range is start:limit or start:limit:stride")
+            ctx.fail("a range must be start:limit or start:limit:stride")
         starts, ends = [r[0] for r in ranges], [r[1] for r in ranges]
         steps = [r[2] if len(r) == 3 else 1 for r in ranges]
     else:
         starts, ends = ctx.ints("start_indices"), ctx.ints("limit_indices")
         steps = ctx.ints("strides", default=[1] * x.rank)
     if not len(starts) == len(ends) == len(steps) == x.rank:
-        ctx.fail(f"{len(starts)} ranges of {x.type}")
+        ctx.fail(f"{len(starts)} ranges do not fit {x.type}")
     for n, start, end, step in zip(x.shape, starts, ends, steps, strict=True):
         if not 0 <= start <= end <= n or step < 1:
-            ctx.fail(f"{start}:{end}:{step} is no range of {n}")
+            ctx.fail(f"{start}:{end}:{step} is not a range within 0:{n}")
     axes = [d for d in range(x.rank) if (starts[d], ends[d], steps[d]) != (0, x.shape[d], 1)]
     if not axes:
         return x
@@ -136,7 +123,7 @@ def _pad(ctx: HloContext) -> Results:
     low, high = ctx.ints("low", "edge_padding_low"), ctx.ints("high", "edge_padding_high")
     inner = ctx.ints("interior", "interior_padding")
     if not len(low) == len(high) == len(inner) == x.rank or any(n < 0 for n in inner):
-        ctx.fail(f"low {low}, high {high}, interior {inner} of {x.type}")
+        ctx.fail(f"low {low}, high {high} and interior {inner} do not fit {x.type}")
     return padded(ctx, x, value, low, high, inner)
 
 
@@ -148,30 +135,19 @@ def padded(
     high: Sequence[int],
     inner: Sequence[int] | None = None,
 ) -> TapeValue:
-    """x with ``value`` around it, fewer elements where a pad is negative, and ``inner`` between elements."""
+    """x with ``value`` before and after it, and ``inner`` times between neighbours; a negative pad removes
+    elements."""
     known = value.known()
     fill = 0 if known is None else known.reshape(-1)[0].item()
     if known is None or not math.isfinite(fill) or float(fill) != fill:
         ones = ctx.expand(ctx.const(True), x.shape)
         there = padded(ctx, ones, ctx.const(False), low, high, inner)
-        zero = padded(ctx, x, ctx.scalar(0, x), low, high, inner)
-        return ctx.op("where", there, zero, value)
+        zero = padded(ctx, x, x.scalar(0), low, high, inner)
+        return where(there, zero, value)
     for axis, gap in enumerate(inner or ()):
-        if gap and x.shape[axis] > 1:
-            x = _spread(ctx, x, axis, gap, float(fill))
+        x = ctx.spread(x, axis, gap, float(fill))
     pads = [*low, *high]
     return ctx.op("pad", x, pads=pads, value=float(fill)) if any(pads) else x
-
-
-def _spread(ctx: HloContext, x: TapeValue, axis: int, gap: int, fill: float) -> TapeValue:
-    """``gap`` elements of a value between those along an axis."""
-    n = x.shape[axis]
-    apart = ctx.reshape(x, (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :]))
-    pads = [0] * (2 * apart.rank)
-    pads[apart.rank + axis + 1] = gap
-    apart = ctx.op("pad", apart, pads=pads, value=fill)
-    joined = ctx.reshape(apart, (*x.shape[:axis], n * (gap + 1), *x.shape[axis + 1 :]))
-    return ctx.slice(joined, axis, 0, n * (gap + 1) - gap)
 
 
 @converter("get_dimension_size")

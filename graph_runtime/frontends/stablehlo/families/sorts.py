@@ -1,4 +1,4 @@
-"""sort by comparators that order by one key after another, and top_k."""
+"""sort with comparators that compare one key after another, and top_k."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import numpy as np
 from ...onnx.tape import TapeValue
 from ..op_context import HloContext, Results, converter
 from ..syntax import OpRegion
-from ..trips import free_names
-
-__all__ = ["top"]
+from ..walk import arguments_read
 
 _MOST_KEYS = 3
-# operands by falling importance, whether the greatest comes first, and whether floats are in total order
+# keys from most to least important: (operand, whether the greatest comes first, whether floats are in total
+# order)
 Order = tuple[tuple[int, bool, bool], ...]
 
 
@@ -28,7 +27,7 @@ def _sort(ctx: HloContext) -> Results:
         ctx.fail("its operands have different shapes")
     order = _order(ctx, ctx.region(0), [v.dtype for v in values])
     if order is None:
-        ctx.fail("its comparator orders by no keys one after another")
+        ctx.fail("its comparator does not compare one key after another")
     if x.shape[axis] < 2 or 0 in x.shape:
         return values
     if len(order) == 1:
@@ -43,7 +42,8 @@ def _sort(ctx: HloContext) -> Results:
 
 
 def _by_keys(ctx: HloContext, values: Sequence[TapeValue], order: Order, axis: int) -> TapeValue:
-    """Where elements come from: a stable sort by each key, the least important first."""
+    """Source positions of the sorted elements, by one stable sort per key; the least important key comes
+    first."""
     places = None
     for key, largest, total in reversed(order):
         x = values[key]
@@ -60,16 +60,17 @@ def _topk(
 ) -> tuple[TapeValue, TapeValue]:
     if x.dtype != "bool":
         return ctx.op("topk", x, k=k, axis=axis, largest=largest, total=total, dtype="int32")
-    best, places = ctx.op("topk", ctx.cast(x, "uint8"), k=k, axis=axis, largest=largest, dtype="int32")
-    return ctx.cast(best, "bool"), places
+    best, places = ctx.op("topk", x.cast("uint8"), k=k, axis=axis, largest=largest, dtype="int32")
+    return best.cast("bool"), places
 
 
 def _order(ctx: HloContext, region: OpRegion, dtypes: Sequence[str]) -> Order | None:
-    """By which keys a comparator orders: it is tried on all pairs of two values of each key that it reads,
-    and compared with what orders by these keys would say."""
+    """The keys by which a comparator orders; None if it does not order by keys. The comparator runs on all
+    combinations of two values for the keys that it reads, and its results are compared with those of each
+    possible order."""
     if len(region.args) != 2 * len(dtypes):
-        ctx.fail(f"a comparator of {len(region.args)} arguments for {len(dtypes)} operands")
-    keys = _read(region)
+        ctx.fail(f"a comparator with {len(region.args)} arguments does not fit {len(dtypes)} operands")
+    keys = sorted({i // 2 for i in arguments_read(region, region.ops[-1].inputs if region.ops else [])})
     if not 1 <= len(keys) <= _MOST_KEYS:
         return None
     rows = list(itertools.product((0, 1), repeat=2 * len(keys)))
@@ -91,7 +92,7 @@ def _order(ctx: HloContext, region: OpRegion, dtypes: Sequence[str]) -> Order | 
 
 
 def _is_total(ctx: HloContext, region: OpRegion, dtypes: Sequence[str], key: int) -> bool:
-    """Whether a comparator of a key of floats tells -0 from 0: then -NaN from NaN, too."""
+    """Whether a comparator with a float key distinguishes -0 from 0, and therefore -NaN from NaN."""
     if not dtypes[key].startswith(("float", "bfloat")):
         return False
     given = [ctx.const(np.zeros(2), dtypes[i // 2]) for i in range(2 * len(dtypes))]
@@ -109,22 +110,12 @@ def _before(row: Sequence[int], chosen: Sequence[int], turned: Sequence[bool]) -
     return False
 
 
-def _read(region: OpRegion) -> list[int]:
-    """The operands that a comparator's result depends on."""
-    names = set(region.ops[-1].inputs) if region.ops else set()
-    for op in reversed(region.ops[:-1]):
-        if names & set(op.outputs):
-            names |= set(op.inputs) | free_names(op)
-    return sorted({i // 2 for i, (name, _) in enumerate(region.args) if name in names})
-
-
-@converter("top_k")
-def _top_k(ctx: HloContext) -> Results:
-    return top(ctx, ctx.input(0), ctx.number("k"), True)
-
-
 def top(ctx: HloContext, x: TapeValue, k: int, largest: bool) -> list[TapeValue]:
-    """The k best elements along the last axis, and where they are, as int32; floats in XLA's total order."""
+    """(the k best elements along the last axis, their positions as int32); floats are in XLA's total
+    order."""
     if not x.rank or not 1 <= k <= x.shape[-1]:
-        ctx.fail(f"the {k} best of {x.type}")
+        ctx.fail(f"k {k} does not fit {x.type}")
     return list(ctx.op("topk", x, k=k, axis=x.rank - 1, largest=largest, total=True, dtype="int32"))
+
+
+converter("top_k")(lambda ctx: top(ctx, ctx.input(0), ctx.number("k"), True))

@@ -1,4 +1,4 @@
-"""reduce_window and select_and_scatter: pools where they are pools, running sums, and windows of any body."""
+"""reduce_window and select_and_scatter: pools, running sums, and windows of any other body."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import numpy as np
 
 from ....base.dtypes import FLOATS
 from ....base.errors import GraphError
+from ....ir.value import where
 from ...onnx.tape import TapeValue
 from ..op_context import HloContext, Results, converter
 from .reduce import combine, is_neutral
 from .shapes import padded
 
-_MOST_ELEMENTS = 4096  # of a window of select_and_scatter
+_MOST_ELEMENTS = 4096  # most elements of a window of select_and_scatter
 
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """One entry for each dimension."""
+    """Attributes of a window: each has one entry per dimension."""
 
     sizes: list[int]
     strides: list[int]
@@ -45,9 +48,9 @@ def _window(ctx: HloContext, rank: int) -> _Window:
     for name in ("sizes", "strides", "dilations", "base"):
         own = getattr(found, name)
         if len(own) != rank or min([1, *own]) < 1:
-            ctx.fail(f"{name} {own} of a window of {rank} dimensions")
+            ctx.fail(f"{name} {own} do not fit a window of {rank} dimensions")
     if len(pads) != 2 * rank:
-        ctx.fail(f"padding {pads} of {rank} dimensions")
+        ctx.fail(f"padding {pads} does not fit {rank} dimensions")
     return found
 
 
@@ -74,7 +77,8 @@ def _reduce_window(ctx: HloContext) -> Results:
 
 
 def _along(ctx: HloContext, rows: list[TapeValue], axis: int, window: _Window) -> list[TapeValue]:
-    """Windows along one axis: of 1, 2, 4, ... elements, joined to the size that is wanted."""
+    """Reductions of windows along one axis. Partial results over 1, 2, 4, ... elements are joined to windows
+    of the wanted size."""
     size, dilation, stride = window.sizes[axis], window.dilations[axis], window.strides[axis]
     region, have = ctx.region(0), rows[0].shape[axis]
     length = have - (size - 1) * dilation
@@ -102,7 +106,8 @@ def _along(ctx: HloContext, rows: list[TapeValue], axis: int, window: _Window) -
 
 
 def _running(ctx: HloContext, x: TapeValue, window: _Window, body: str) -> TapeValue | None:
-    """A running sum: a window as long as an axis, that begins before it."""
+    """A running sum. It is possible if each window is as long as the axis and is padded to begin or end at
+    its own element; None for other windows."""
     axes = [d for d, n in enumerate(window.sizes) if n > 1]
     if body != "add" or x.dtype == "bool" or len(axes) != 1 or max(window.strides + window.base) > 1:
         return None
@@ -117,7 +122,7 @@ def _running(ctx: HloContext, x: TapeValue, window: _Window, body: str) -> TapeV
 
 
 def _pool(ctx: HloContext, x: TapeValue, window: _Window, body: str) -> TapeValue | None:
-    """A pool over at most two dimensions, the others before them; None where no pool does it."""
+    """A pool over at most two dimensions, which are moved to the end; None if no pool is equivalent."""
     moved = [
         d
         for d in range(x.rank)
@@ -146,8 +151,8 @@ def _pool(ctx: HloContext, x: TapeValue, window: _Window, body: str) -> TapeValu
             made = ctx.op("max_pool2d", image, dilations=of(window.dilations, 1), **attrs)
         else:
             made = ctx.op("avg_pool2d", image, count_include_pad=True, **attrs)
-            made = ctx.op("multiply", made, ctx.scalar(math.prod(window.sizes), made))
-    except GraphError:  # pads that no pool takes
+            made = made * math.prod(window.sizes)
+    except GraphError:  # no pool takes these pads
         return None
     order = [*others, *moved]
     made = ctx.reshape(made, [*(x.shape[d] for d in others), *made.shape[4 - len(moved) :]])
@@ -162,46 +167,46 @@ def _select_and_scatter(ctx: HloContext) -> Results:
     x, source, start = ctx.input(0), ctx.input(1), ctx.input(2)
     window = _window(ctx, x.rank) if ctx.attr("window_dimensions", default=None) is not None else None
     if window is None or ctx.body_op(ctx.region(1)) != "add":
-        ctx.fail("its window is missing, or what is scattered is not added")
+        ctx.fail("it must have a window, and its scatter region must add")
     if math.prod(window.sizes) > _MOST_ELEMENTS:
-        ctx.fail(f"a window of {window.sizes}")
+        ctx.fail(f"a window of {window.sizes} has too many elements")
     better = ctx.body_compare(ctx.region(0))
     worst = -np.inf if better in ("GE", "GT") else np.inf
     if x.dtype not in FLOATS or not better:
-        ctx.fail("what it selects is not the greatest or the least of floats")
-    image = padded(ctx, x, ctx.scalar(worst, x), window.low, window.high)
+        ctx.fail("it must select the greatest or the least of floats")
+    image = padded(ctx, x, x.scalar(worst), window.low, window.high)
     offsets = list(itertools.product(*map(range, window.sizes)))
     best, chosen = _chosen(ctx, image, source, window, offsets)
     assert best.shape == source.shape
-    total = None
-    for k, offset in enumerate(offsets):
-        own = ctx.op("where", ctx.op("equal", chosen, ctx.scalar(k, chosen)), source, ctx.scalar(0, source))
-        gaps = [s - 1 for s in window.strides]
-        spread = [n + (n - 1) * g for n, g in zip(source.shape, gaps, strict=True)]
+    gaps = [s - 1 for s in window.strides]
+    spread = [n + (n - 1) * g for n, g in zip(source.shape, gaps, strict=True)]
+
+    def put(k: int, offset: tuple[int, ...]) -> TapeValue:
+        own = where(chosen.equal(k), source, 0)
         low = [o - before for o, before in zip(offset, window.low, strict=True)]
         high = [n - b - s for n, b, s in zip(x.shape, low, spread, strict=True)]
-        put = padded(ctx, own, ctx.scalar(0, own), low, high, gaps)
-        total = put if total is None else ctx.op("add", total, put)
-    assert total is not None
-    return total if is_neutral("add", start) else ctx.op("add", total, start)
+        return padded(ctx, own, own.scalar(0), low, high, gaps)
+
+    total = reduce(add, itertools.starmap(put, enumerate(offsets)))
+    return total if is_neutral("add", start) else total + start
 
 
 def _chosen(
     ctx: HloContext, image: TapeValue, source: TapeValue, window: _Window, offsets: list[tuple[int, ...]]
 ) -> tuple[TapeValue, TapeValue]:
-    """The best element of each window, and at which offset it is; of equal ones the select decides."""
-    best = chosen = None
-    for k, offset in enumerate(offsets):
+    """(the best element of each window, the index of its offset in ``offsets``). Between two elements the
+    select region decides, also if they are equal."""
+
+    def part(offset: tuple[int, ...]) -> TapeValue:
         ends = [o + (n - 1) * s + 1 for o, n, s in zip(offset, source.shape, window.strides, strict=True)]
-        own = ctx.op(
-            "slice", image, starts=list(offset), ends=ends, axes=list(range(image.rank)), steps=window.strides
-        )
-        if best is None or chosen is None:
-            best, chosen = own, ctx.full(own.shape, 0, "int32")
-            continue
+        axes = list(range(image.rank))
+        return ctx.op("slice", image, starts=list(offset), ends=ends, axes=axes, steps=window.strides)
+
+    parts = map(part, offsets)
+    best = next(parts)
+    chosen = ctx.full(best.shape, 0, "int32")
+    for k, own in enumerate(parts, 1):
         stays = ctx.run(ctx.region(0), [best, own])[0]
-        best = ctx.op("where", stays, best, own)
-        chosen = ctx.op("where", stays, chosen, ctx.const(k, "int32"))
-    assert best is not None, "a window has an element"
-    assert chosen is not None, "a window has an element"
+        best = where(stays, best, own)
+        chosen = where(stays, chosen, ctx.const(k, "int32"))
     return best, chosen

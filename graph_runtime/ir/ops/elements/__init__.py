@@ -1,5 +1,5 @@
 """Ops that compute each element by itself, with broadcasting.
 
-Read pointwise (the makers of such ops), elementwise, arithmetic, float_functions and float_pairs; codes is
-about the bits of elements.
+Read pointwise (the makers of such ops), elementwise, arithmetic, float_functions and float_pairs; codes works
+on the bits of elements.
 """

@@ -2,14 +2,15 @@
 logical_not; minimum power mod, equal .. greater_equal, logical_*, bitwise_*, shift_*; where.
 
 C contract (args are the inputs, then the output). Attribute words:
-    clip     [0] min [1] max: of floats the bits of a double, of integers the integer; least and greatest
-             where the attribute is None
+    clip     [0] min [1] max, as the bits of a double for floats, as integers for integers. A limit that is
+             None is the least or the greatest number of the dtype
     mod      [0] fmod (0 or 1)
-    the rest none
-Rules: comparisons give bool and are false for NaN, but for not_equal. minimum and clip keep NaN. Integer
-power wraps; a negative exponent is a kernel error, and so is an integer mod by zero. mod has the divisor's
-sign, with fmod the dividend's, as C. A shift by the type's bits or more gives 0 (a right shift of a negative
-number: -1). where: args are cond (bool), a, b, all three broadcast; its bodies go by the size of elements.
+    the rest no words
+Rules: comparisons give bool; with a NaN they give false, except not_equal. minimum and clip keep NaN. Integer
+power wraps; a negative exponent is a kernel error, and so is an integer mod by zero. The result of mod has
+the divisor's sign; with fmod it has the dividend's, as in C. A shift by the number of bits of the type or
+more gives 0 (-1 for a right shift of a negative number). where: args are cond (bool), a, b, which all
+broadcast; the body is chosen by element size.
 """
 
 from __future__ import annotations
@@ -21,20 +22,22 @@ import numpy as np
 from ....base.errors import KernelError
 from ...graph import TensorType
 from .. import rules
-from ..registry import Attr, Body, Case, Op, alias, register
+from ..cases import case, cases, per_dtype
+from ..registry import Attr, alias, define
 from .pointwise import binary, numpy_name, unary
 
-_BOOL = rules.BOOL
+_BOOL, _NUMBERS, _ARITH = rules.BOOL, rules.NUMBERS, rules.TT_ARITH
 _BITS = (*rules.INTS, *_BOOL)
 _TT_BITS = tuple(t for t in rules.TT_MOVED if t not in rules.TT_FLOATS)
-_SIMPLE = ("simple", "nop")  # pace of what takes one input
+_NOT = "bitwise_not"
+_DIVIDED = ("normal", "positive")  # how dividends and divisors are drawn
 
 
 # ---------------------------------------------------------------- one input
 
 
 def _limits(dtype: str, attrs: dict[Any, Any]) -> tuple[Any, ...]:
-    """min and max as numbers of the dtype, integers rounded inwards and saturated."""
+    """min and max as numbers of the dtype; for integers rounded inwards and saturated."""
     low, high = attrs["min"], attrs["max"]
     if dtype in rules.FLOATS:
         return -np.inf if low is None else low, np.inf if high is None else high
@@ -44,8 +47,8 @@ def _limits(dtype: str, attrs: dict[Any, Any]) -> tuple[Any, ...]:
     return tuple(int(min(max(int(v), info.min), info.max)) for v in (low, high))
 
 
-def _clip(x: np.ndarray, dtype: str, attrs: dict[Any, Any]) -> np.ndarray:
-    low, high = _limits(dtype, attrs)
+def _clip(x: np.ndarray, attrs: dict[Any, Any]) -> np.ndarray:
+    low, high = _limits("float64" if x.dtype.kind == "f" else x.dtype.name, attrs)
     if x.dtype.kind in "iu":
         low, high = x.dtype.type(low), x.dtype.type(high)
     return np.minimum(np.maximum(x, low), high)
@@ -58,92 +61,57 @@ def _clip_words(inputs, outputs, attrs):
     return [v - 2**64 if v >= 2**63 else v for v in (low, high)]
 
 
-def _plain(
-    name: str, doc: str, compute: Any, allowed: tuple[str, ...], tt: tuple[str, ...], **more: Any
-) -> None:
-    more.setdefault("numpy", numpy_name(compute))
-    unary(name, doc, lambda x, attrs: compute(x), allowed=allowed, tt=tt, nmse=rules.EXACT, **more)
-
-
-_plain(
-    "abs",
-    "the magnitude; the least integer stays",
-    np.abs,
-    rules.NUMBERS,
-    rules.TT_ARITH,
-    pace=("simple", "abs"),
-    step=23,
-    onnx="Abs",
-    ttnn="abs",
-    torch="abs",
-)
-_plain(
-    "negative",
-    "-x; integers wrap",
-    np.negative,
-    rules.NUMBERS,
-    rules.TT_ARITH,
-    pace=_SIMPLE,
-    step=24,
-    onnx="Neg",
-    torch="neg",
-    ttnn="neg",
-)
-_plain(
-    "square",
-    "x * x; integers wrap",
-    np.square,
-    rules.NUMBERS,
-    rules.TT_ARITH,
-    pace=("simple", "square"),
-    step=33,
-    ttnn="square",
-)
-_plain(
-    "sign",
-    "-1, 0 or 1; NaN stays",
-    np.sign,
-    rules.NUMBERS,
-    rules.TT_ARITH,
-    pace=_SIMPLE,
-    onnx="Sign",
-    ttnn="sign",
-)
-_plain(
-    "bitwise_not",
-    "all bits turned over",
-    np.invert,
-    _BITS,
-    _TT_BITS,
-    pace=_SIMPLE,
-    onnx="BitwiseNot",
-    torch="bitwise_not",
-    ttnn="bitwise_not",
-)
-_NOT = {"onnx": "Not", "torch": "logical_not", "ttnn": "logical_not"}
-_plain("logical_not", "not x", np.logical_not, _BOOL, _BOOL, pace=_SIMPLE, **_NOT)
+_compute: Any
+_types: tuple[str, ...]
+# columns: name, meaning, numpy function, dtypes, dtypes on tt, pace on tt, step, names in ONNX, torch and
+# ttnn
+for _name, _doc, _compute, _types, _tt, _pace, _step, _onnx, _torch, _ttnn in (
+    ("abs", "magnitude; the least integer stays", np.abs, _NUMBERS, _ARITH, "abs", 23, "Abs", "abs", "abs"),
+    ("negative", "-x; integers wrap", np.negative, _NUMBERS, _ARITH, "nop", 24, "Neg", "neg", "neg"),
+    ("square", "x * x; integers wrap", np.square, _NUMBERS, _ARITH, "square", 33, "", "", "square"),
+    ("sign", "-1, 0 or 1; NaN stays", np.sign, _NUMBERS, _ARITH, "nop", 0, "Sign", "", "sign"),
+    (_NOT, "all bits inverted", np.invert, _BITS, _TT_BITS, "nop", 0, "BitwiseNot", _NOT, _NOT),
+    ("logical_not", "not x", np.logical_not, _BOOL, _BOOL, "nop", 0, "Not", "logical_not", "logical_not"),
+):
+    unary(
+        _name,
+        _doc,
+        lambda x, attrs, f=_compute: f(x),
+        allowed=_types,
+        tt=_tt,
+        nmse=rules.EXACT,
+        pace=("simple", _pace),
+        step=_step,
+        numpy=numpy_name(_compute),
+        onnx=_onnx,
+        torch=_torch,
+        ttnn=_ttnn,
+    )
 unary(
     "clip",
-    "min(max(x, min), max); where min is above max: max",
-    lambda x, a: _clip(x, "float64" if x.dtype.kind == "f" else x.dtype.name, a),
-    allowed=rules.NUMBERS,
+    "min(max(x, min), max); max where min is above it",
+    _clip,
+    allowed=_NUMBERS,
     attrs=(
         Attr("min", "float", None, "least result; none by default"),
         Attr("max", "float", None, "greatest result; none by default"),
     ),
     words=_clip_words,
-    tt=rules.TT_ARITH,
-    pace=_SIMPLE,
+    tt=_ARITH,
+    pace=("simple", "nop"),
     step=28,
     ttnn={name: {"min": "min", "max": "max"} for name in ("clip", "clamp")},
     given={"min": 0.0, "max": 40.0},
     make="wide",
     nmse=rules.EXACT,
-    more=(
-        Case("low", (("float32", (33, 40)),), {"min": -0.5}, nmse=rules.EXACT),
-        Case("high", (("int8", (33, 40)),), {"max": 3.5}, nmse=rules.EXACT),
-        Case("beyond", (("uint8", (33, 40)),), {"min": -5.0, "max": 1e9}, nmse=rules.EXACT),
-        Case("crossed", (("float32", (33, 40)),), {"min": 2.0, "max": 1.0}, nmse=rules.EXACT),
+    more=tuple(
+        case(name, (33, 40), attrs, dtype=dtype, nmse=rules.EXACT)
+        for name, dtype, attrs in (
+            ("low", "float32", {"min": -0.5}),
+            ("high", "int8", {"max": 3.5}),
+            ("beyond", "uint8", {"min": -5.0, "max": 1e9}),
+            ("crossed", "float32", {"min": 2.0, "max": 1.0}),
+        )
     ),
 )
 
@@ -163,11 +131,6 @@ def _mod(a, b, attrs):
     return np.fmod(a, b) if attrs["fmod"] else np.mod(a, b)
 
 
-_ONCE = rules.ROUNDED
-_mod_cases = tuple(
-    Case(f"fmod_{t}", ((t, (3, 33, 40)), (t, (40,))), {"fmod": True}, make=("normal", "positive"), nmse=_ONCE)
-    for t in ("float32", "bfloat16", "int32", "uint8")
-)
 binary(
     "power",
     "a to the b; integers wrap",
@@ -175,19 +138,19 @@ binary(
     rules.TT_FLOATS,
     make=("positive", "positive"),
     flops=8,
-    nmse=_ONCE,
+    nmse=rules.ROUNDED,
     pace=("scalar", "power"),
     onnx="Pow",
     ttnn="pow",
 )
 binary(
     "mod",
-    "what is left of a / b, with the sign of b",
+    "remainder of a / b, with the sign of b",
     _mod,
     rules.TT_NUMBERS,
-    make=("normal", "positive"),
+    make=_DIVIDED,
     flops=4,
-    nmse=_ONCE,
+    nmse=rules.ROUNDED,
     pace=("scalar", "power"),
     walk="checked",
     onnx={"Mod": {"fmod": "fmod"}},
@@ -195,15 +158,16 @@ binary(
     functions=True,
     attrs=(Attr("fmod", "bool", False, "with the sign of a, as C's fmod"),),
     words=lambda i, o, a: [int(a["fmod"])],
-    more=_mod_cases,
+    more=tuple(
+        case(f"fmod_{t}", (3, 33, 40), (40,), {"fmod": True}, dtype=t, make=_DIVIDED, nmse=rules.ROUNDED)
+        for t in ("float32", "bfloat16", "int32", "uint8")
+    ),
 )
-_compute: Any
-_types: tuple[str, ...]
 binary(
     "minimum",
     "the lesser of a and b, NaN if either is",
     lambda a, b, attrs: np.minimum(a, b),
-    rules.TT_ARITH,
+    _ARITH,
     rules.ALL,
     functions=True,
     pace=("simple", "maximum"),
@@ -307,39 +271,31 @@ def _where_tt(inputs, outputs, attrs):
     return None if outputs[0].dtype in rules.TT_MOVED else f"tt has no {outputs[0].dtype}"
 
 
-def _where_cases():
-    for name, cond, a, b in (
-        ("tiles", (3, 65, 97), (3, 65, 97), (3, 65, 97)),
-        ("rows", (65, 1), (97,), (2, 1, 97)),
-        ("scalars", (33, 40), (), ()),
-        ("cond", (), (33, 40), (40,)),
-        ("empty", (0, 4), (1, 4), (4,)),
-    ):
-        yield Case(name, (("bool", cond), ("float32", a), ("float32", b)), nmse=rules.MOVED)
-    for t in rules.ALL[1:]:
-        yield Case(t, (("bool", (33, 40)), (t, (3, 33, 40)), (t, (40,))), nmse=rules.MOVED)
-
-
-register(
-    Op(
-        "where",
-        "a where cond is true, else b",
-        (3, 3),
-        _where_infer,
-        lambda x, attrs: [np.where(x[0], x[1], x[2]).astype(x[1].dtype)],
-        lambda i, o, a: o[0].size,
-        moves=(0,),
-        bodies={
-            "cpu": Body("where", _BOOL, lambda i, o: rules.by_bytes(o, o)),
-            "tt": Body("where", _BOOL, accepts=_where_tt),
-        },
-        inplace=(1, 2),
-        cases=tuple(_where_cases()),
-        kind="elementwise",
-        pace={"cpu": "simple", "tt": "maximum"},
-        walk="together",
-        onnx={"Where": {}},
-        torch=("where",),
-        ttnn={"where": {}},
-    )
+_WHERE_CASES = (
+    ("tiles", ("bool", (3, 65, 97)), (3, 65, 97), (3, 65, 97)),
+    ("rows", ("bool", (65, 1)), (97,), (2, 1, 97)),
+    ("scalars", ("bool", (33, 40)), (), ()),
+    ("cond", ("bool", ()), (33, 40), (40,)),
+    ("empty", ("bool", (0, 4)), (1, 4), (4,)),
+)
+define(
+    "where",
+    "a where cond is true, else b",
+    (3, 3),
+    _where_infer,
+    lambda x, attrs: [np.where(x[0], x[1], x[2]).astype(x[1].dtype)],
+    lambda i, o, a: o[0].size,
+    moves=(0,),
+    bodies=rules.bodies("where", _BOOL, _BOOL, lambda i, o: rules.by_bytes(o, o), accepts=_where_tt),
+    inplace=(1, 2),
+    cases=(
+        *cases(_WHERE_CASES, rules.MOVED),
+        *per_dtype(rules.ALL[1:], ("bool", (33, 40)), (3, 33, 40), (40,), nmse=rules.MOVED),
+    ),
+    kind="elementwise",
+    pace={"cpu": "simple", "tt": "maximum"},
+    walk="together",
+    onnx={"Where": {}},
+    torch=("where",),
+    ttnn={"where": {}},
 )

@@ -1,13 +1,18 @@
-"""Bits of elements: encode rounds floats to codes of a format of 8 or 4 bits, bitcast says what bits mean.
+"""Bits of elements: encode rounds floats to the codes of a format of 8 or 4 bits, bitcast reinterprets bits.
 
-C contract of encode: args are x, out uint8. Attribute words: [0] digits behind the point [1] bias of the
-exponent [2] the code of the greatest number [3] that of what is greater [4] of infinity [5] of NaN [6] the
-bit of the sign, -1 for a format of powers of two alone [7] whether there is a -0 [8] rounding, 0 nearest,
-1 up, 2 down. Codes [2] to [5] are without a sign. Of bitcast: args are x, out; no words.
+C contract of encode: args are x, out uint8. Attribute words:
+    [0]         bits of the fraction
+    [1]         bias of the exponent
+    [2] .. [5]  codes, without the sign bit: of the largest number, of larger numbers, of infinity, of NaN
+    [6]         number of the sign bit, -1 for a format that has powers of two only
+    [7]         whether the format has a -0
+    [8]         rounding: 0 nearest, 1 up, 2 down
+C contract of bitcast: args are x, out; no attribute words.
 
-Source of the rules: ONNX's Cast. A tie goes to the even code. Saturating, what is greater than the greatest
-number becomes it, infinity too; else it becomes infinity, or NaN in formats that have none. A format of
-powers of two (e8m0) takes a number's size; what is smaller than its least is it.
+Source of the rules: ONNX's Cast. A tie goes to the even code. With saturation, numbers that are too large and
+infinity become the largest number; without it they become infinity, or NaN in formats without infinity. A
+format of powers of two (e8m0) holds the magnitude of a number; magnitudes that are too small become the least
+number of the format.
 """
 
 from __future__ import annotations
@@ -20,17 +25,18 @@ import numpy as np
 from ....base import dtypes
 from ...graph import TensorType
 from .. import rules
-from ..registry import REQUIRED, Attr, Body, Case, Op, register
-
-__all__ = ["CODES", "SmallFloat"]
+from ..cases import case
+from ..registry import REQUIRED, Attr, define
 
 _ROUNDINGS = ("nearest", "up", "down")
 
 
 @dataclass(frozen=True, slots=True)
 class SmallFloat:
-    """A float of 8 bits or fewer, by codes without a sign. ``digits``: behind the point. ``most``: of the
-    greatest number. ``infinite``: 0 for none; ``nan``: 0 for none. ``sign``: its bit, -1 for none."""
+    """A float format of at most 8 bits. ``digits``: bits of the fraction; ``bias``: bias of the exponent.
+    ``most``, ``infinite``, ``nan``: codes, without the sign bit, of the largest number, infinity and NaN; 0
+    if the format has no infinity or no NaN. ``sign``: number of the sign bit, -1 for a format without a sign.
+    """
 
     digits: int
     bias: int
@@ -42,16 +48,16 @@ class SmallFloat:
 
     @property
     def over(self) -> int:
-        """What is too great without saturation."""
+        """The code of numbers that are too large, if such numbers are not saturated."""
         return self.infinite or self.nan or self.most
 
     @property
     def codes(self) -> int:
-        """How many codes there are."""
+        """Number of codes."""
         return 256 if self.sign in (7, -1) else 1 << (self.sign + 1)
 
     def values(self) -> np.ndarray:
-        """float32 [codes]: what each code means."""
+        """float32 [codes]: the number that each code means."""
         code = np.arange(self.codes)
         if self.sign < 0:
             found = np.ldexp(1.0, code - self.bias)
@@ -90,14 +96,14 @@ def _infer(inputs, attrs):
 
 
 def _encode(arrays, attrs):
-    """The code whose value is nearest, found in a sorted table."""
+    """The code of the nearest value, found by search in a sorted table."""
     (x,), kind = arrays, CODES[attrs["format"]]
     if kind.sign < 0:
         return [_power(x.astype(np.float32), attrs)]
     wide, table = rules.wide(x), kind.values().astype(np.float64)[: kind.most + 1]
     size = np.abs(wide)
     step = float(table[-1] - table[-2])
-    great = size >= table[-1] + step / 2  # a tie beyond the greatest goes where the even code would be
+    great = size >= table[-1] + step / 2  # a tie above the largest number: as if a next code existed
     if kind.most % 2 == 0:
         great = size > table[-1] + step / 2
     near = np.clip(np.searchsorted(table, size), 1, kind.most)
@@ -115,9 +121,9 @@ def _encode(arrays, attrs):
 
 
 def _power(x: np.ndarray, attrs: dict[str, Any]) -> np.ndarray:
-    """Of float32: its exponent, and one more where it is rounded up."""
+    """Codes of float32 x in a format of powers of two: the exponent of x, plus one if x is rounded up."""
     fraction, exponent = np.frexp(np.abs(x).astype(np.float64))
-    whole = fraction * 2 > 1  # no power of two
+    whole = fraction * 2 > 1  # not a power of two
     code = np.where(x == 0, 0, np.clip(exponent.astype(np.int64) - 1 + 127, 0, 254))
     tiny = np.abs(x) < 2.0**-126
     up = {"up": whole | (tiny & (x != 0)), "down": np.zeros(x.shape, bool)}.get(attrs["rounding"])
@@ -130,54 +136,44 @@ def _power(x: np.ndarray, attrs: dict[str, Any]) -> np.ndarray:
 
 def _words(inputs, outputs, attrs):
     kind, saturate = CODES[attrs["format"]], attrs["saturate"]
-    over, infinite = (kind.most, kind.most) if saturate else (kind.over, kind.over)
-    return [
-        kind.digits,
-        kind.bias,
-        kind.most,
-        over,
-        infinite,
-        kind.nan,
-        kind.sign,
-        int(kind.negative_zero),
-        _ROUNDINGS.index(attrs["rounding"]),
-    ]
+    over = kind.most if saturate else kind.over
+    ends = (int(kind.negative_zero), _ROUNDINGS.index(attrs["rounding"]))
+    return [kind.digits, kind.bias, kind.most, over, over, kind.nan, kind.sign, *ends]
 
 
-register(
-    Op(
-        "encode",
-        "codes of a float format of 8 or 4 bits, one a byte",
-        (1, 1),
-        _infer,
-        _encode,
-        lambda i, o, a: 8 * o[0].size,
-        attrs=(
-            Attr("format", "str", REQUIRED, "the float format", tuple(CODES)),
-            Attr("saturate", "bool", True, "what is too great becomes the greatest number"),
-            Attr("rounding", "str", "nearest", "of powers of two alone", _ROUNDINGS),
-        ),
-        words=_words,
-        bodies={"cpu": Body("encode", rules.FLOATS, rules.by_dtype)},
-        kind="windows",
-        pace={"cpu": "scalar"},
-        cases=tuple(
-            Case(
-                f"{name}_{dtype}_{saturate}",
-                ((dtype, (7, 33)),),
-                {"format": name, "saturate": saturate},
-                make=("normal",),
-                nmse=rules.EXACT,
-            )
-            for name in CODES
-            for dtype in rules.FLOATS
-            for saturate in (True, False)
+define(
+    "encode",
+    "codes of a float format of 8 or 4 bits, one a byte",
+    (1, 1),
+    _infer,
+    _encode,
+    lambda i, o, a: 8 * o[0].size,
+    attrs=(
+        Attr("format", "str", REQUIRED, "the float format", tuple(CODES)),
+        Attr("saturate", "bool", True, "numbers that are too great become the greatest one"),
+        Attr("rounding", "str", "nearest", "rounding, of formats of powers of two alone", _ROUNDINGS),
+    ),
+    words=_words,
+    bodies=rules.bodies("encode", rules.FLOATS),
+    kind="windows",
+    pace={"cpu": "scalar"},
+    cases=tuple(
+        case(
+            f"{name}_{t}_{saturate}",
+            (7, 33),
+            {"format": name, "saturate": saturate},
+            make=("normal",),
+            nmse=rules.EXACT,
+            dtype=t,
         )
-        + tuple(
-            Case(how, (("float32", (64,)),), {"format": "float8_e8m0fnu", "rounding": how}, nmse=rules.EXACT)
-            for how in _ROUNDINGS
-        ),
+        for name in CODES
+        for t in rules.FLOATS
+        for saturate in (True, False)
     )
+    + tuple(
+        case(how, (64,), {"format": "float8_e8m0fnu", "rounding": how}, nmse=rules.EXACT)
+        for how in _ROUNDINGS
+    ),
 )
 
 
@@ -188,11 +184,11 @@ def _bitcast_infer(inputs, attrs):
     (x,), to = inputs, attrs["to"]
     rules.one_dtype("bitcast", inputs, rules.ALL)
     if to not in dtypes.BY_DTYPE or dtypes.parse(to).itemsize != dtypes.parse(x.dtype).itemsize:
-        rules.fail("bitcast", f"an element of {x.dtype} has not the bytes of one of {to}", got=to)
+        rules.fail("bitcast", f"an element of {x.dtype} has another size than one of {to}", got=to)
     return [TensorType(to, x.shape)]
 
 
-# each dtype, as the next one of its size
+# each dtype, with the next dtype of its size
 _PAIRS = [
     (a, same[(i + 1) % len(same)])
     for size in (1, 2, 4, 8)
@@ -206,18 +202,15 @@ def _bitcast(arrays, attrs):
     return [made.view(np.uint8).astype(bool) if attrs["to"] == "bool" else made.copy()]
 
 
-register(
-    Op(
-        "bitcast",
-        "the same bits as elements of another dtype; as bool, whether one is set",
-        (1, 1),
-        _bitcast_infer,
-        _bitcast,
-        lambda i, o, a: 0,
-        attrs=(Attr("to", "str", REQUIRED, "the dtype, of equal bytes"),),
-        bodies={"cpu": Body("bitcast", rules.ALL, rules.by_bytes)},
-        kind="windows",
-        pace={"cpu": "simple"},
-        cases=tuple(Case(f"{a}_{b}", ((a, (5, 36)),), {"to": b}, nmse=rules.EXACT) for a, b in _PAIRS),
-    )
+define(
+    "bitcast",
+    "the same bits as elements of another dtype; as bool, whether any bit is set",
+    (1, 1),
+    _bitcast_infer,
+    _bitcast,
+    attrs=(Attr("to", "str", REQUIRED, "the dtype, of the same size"),),
+    bodies=rules.bodies("bitcast", rules.ALL, suffix=rules.by_bytes),
+    kind="windows",
+    pace={"cpu": "simple"},
+    cases=tuple(case(f"{a}_{b}", (a, (5, 36)), {"to": b}, nmse=rules.EXACT) for a, b in _PAIRS),
 )

@@ -4,10 +4,10 @@ sqrt, cast.
 C contract: args are the inputs, then the output. Attribute words:
     gelu      [0] 0: x * (1 + erf(x / sqrt 2)) / 2;  1: tanh approximation
     the rest  none; on tt add, subtract and multiply read the words of numerics.py
-Rules: integers wrap. Integer divide truncates toward zero and is a kernel error for a zero divisor. maximum
-and relu keep NaN. cast: the dtypes are args[0].dtype and args[1].dtype; float to integer truncates toward
-zero, saturates, NaN gives 0; integer to integer wraps; anything to bool is x != 0.
-All of these but cast may write their output over an input of the output's type.
+Rules: integers wrap. Integer divide truncates toward zero; a zero divisor is a kernel error. maximum and relu
+keep NaN. cast reads its dtypes from args[0].dtype and args[1].dtype: float to integer truncates toward zero
+and saturates, and NaN gives 0; integer to integer wraps; anything to bool is x != 0. All of these ops except
+cast may write their output over an input of the output's type.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from ....base import dtypes
 from ....base.errors import KernelError
 from ...graph import TensorType
 from .. import rules
-from ..registry import REQUIRED, Attr, Body, Case, Op, register
+from ..cases import case
+from ..registry import REQUIRED, Attr, define
 from ..work import Work, each, tiles_of
 from .pointwise import binary, gated, numpy_name, sigmoid, unary
 
@@ -31,7 +32,7 @@ def _divide(a: np.ndarray, b: np.ndarray, attrs: dict[Any, Any]) -> np.ndarray:
         return a / b
     if (b == 0).any() and np.broadcast(a, b).size:
         raise KernelError("divide: integer division by zero", op="divide")
-    quotient, remainder = np.divmod(a, b)  # floor; truncation is one more where signs differ
+    quotient, remainder = np.divmod(a, b)  # floor; truncation adds one if the signs differ
     return quotient + ((remainder != 0) & ((a < 0) != (b < 0))).astype(a.dtype)
 
 
@@ -60,10 +61,9 @@ for _name, _doc, _compute, _step, _onnx, _torch in (
 
 
 def _divide_work(inputs, outputs, attrs):
-    """A multiplication by the reciprocal."""
-    return Work(
-        passes=each(tiles_of(inputs[-1].shape), "reciprocal") + each(tiles_of(outputs[0].shape), "multiply")
-    )
+    """The work of a multiplication by the reciprocal."""
+    divisor, made = tiles_of(inputs[-1].shape), tiles_of(outputs[0].shape)
+    return Work(passes=each(divisor, "reciprocal") + each(made, "multiply"))
 
 
 binary(
@@ -138,13 +138,13 @@ unary(
     tt=rules.TT_FLOATS,
     few=False,
     pace=("function", "gelu"),
-    step=17,  # by tanh: 18
+    step=17,  # 18 for approximate="tanh"
     onnx={"Gelu": {"approximate": "approximate"}},
     torch="gelu",
     ttnn="gelu",
     attrs=(_APPROXIMATE,),
     words=lambda i, o, a: [int(a["approximate"] == "tanh")],
-    more=(Case("tanh", (("float32", (2, 40, 70)),), {"approximate": "tanh"}, nmse=rules.ROUNDED),),
+    more=(case("tanh", (2, 40, 70), {"approximate": "tanh"}, nmse=rules.ROUNDED),),
 )
 
 
@@ -191,9 +191,8 @@ def _cast_infer(inputs, attrs):
     rules.one_dtype("cast", inputs, rules.ALL)
     to = dtypes.canonical(attrs["to"])
     if to not in rules.ALL:
-        rules.fail(
-            "cast", f"cannot cast to {attrs['to']!r}; it can to {', '.join(rules.ALL)}", got=attrs["to"]
-        )
+        text = f"cannot cast to {attrs['to']!r}; it can to {', '.join(rules.ALL)}"
+        rules.fail("cast", text, got=attrs["to"])
     return [TensorType(to, inputs[0].shape)]
 
 
@@ -205,45 +204,37 @@ def _cast(arrays, attrs):
     if x.dtype.kind not in "fV" or dtype.kind not in "iu":
         return [rules.narrow(x, to)]
     x, info = np.asarray(x, np.float64), np.iinfo(dtype)
-    low, high = (
-        x <= float(info.min),
-        x >= float(info.max),
-    )  # float(max) may be max + 1: it saturates all the same
+    low, high = x <= float(info.min), x >= float(info.max)  # float(max) may be max + 1: saturates, too
     inside = np.where(low | high | np.isnan(x), 0.0, x)
     return [np.where(low, info.min, np.where(high, info.max, inside.astype(dtype))).astype(dtype)]
 
 
 def _tt_cast(inputs, outputs, attrs):
-    if outputs[0].dtype not in rules.TT_MOVED:
-        return f"tt has no {outputs[0].dtype}; cast to one of {', '.join(rules.TT_MOVED)}"
-    return None
+    if outputs[0].dtype in rules.TT_MOVED:
+        return None
+    return f"tt has no {outputs[0].dtype}; cast to one of {', '.join(rules.TT_MOVED)}"
 
 
-_CAST_PAIRS = [(a, b) for a in rules.ALL for b in rules.ALL if a != b]
-
-register(
-    Op(
-        "cast",
-        "change the element type",
-        (1, 1),
-        _cast_infer,
-        _cast,
-        lambda i, o, a: o[0].size,
-        attrs=(Attr("to", "str", REQUIRED, 'the dtype to cast to, e.g. "bfloat16"'),),
-        bodies={
-            "cpu": Body("cast", rules.ALL, rules.by_dtype, prebuilt=rules.PREBUILT),
-            "tt": Body("cast", rules.TT_MOVED, accepts=_tt_cast),
-        },
-        cases=(
-            *(
-                Case(f"{a}_to_{b}", ((a, (3, 33, 65)),), {"to": b}, make=("wide",), nmse=rules.EXACT)
-                for a, b in _CAST_PAIRS
-            ),
-            Case("scalar", (("float32", ()),), {"to": "int32"}, nmse=rules.EXACT),
-            Case("same", (("float32", (40, 70)),), {"to": "float32"}, nmse=rules.EXACT),
+define(
+    "cast",
+    "change the element type",
+    (1, 1),
+    _cast_infer,
+    _cast,
+    lambda i, o, a: o[0].size,
+    attrs=(Attr("to", "str", REQUIRED, 'the dtype to cast to, e.g. "bfloat16"'),),
+    bodies=rules.bodies("cast", rules.ALL, rules.TT_MOVED, prebuilt=rules.PREBUILT, accepts=_tt_cast),
+    cases=(
+        *(
+            case(f"{a}_to_{b}", (a, (3, 33, 65)), {"to": b}, make=("wide",), nmse=rules.EXACT)
+            for a in rules.ALL
+            for b in rules.ALL
+            if a != b
         ),
-        kind="elementwise",
-        pace={"cpu": "simple", "tt": "nop"},
-        walk="map",
-    )
+        case("scalar", (), {"to": "int32"}, nmse=rules.EXACT),
+        case("same", (40, 70), {"to": "float32"}, nmse=rules.EXACT),
+    ),
+    kind="elementwise",
+    pace={"cpu": "simple", "tt": "nop"},
+    walk="map",
 )

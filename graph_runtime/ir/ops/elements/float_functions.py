@@ -1,35 +1,39 @@
 """Functions of one float: rounding, exponentials, trigonometry, activations; isnan and isinf.
 
-C contract: args are x and the output. Attribute words: the attributes in the order of the table, each the
-bits of a double; isinf has [0] detect_positive and [1] detect_negative (0 or 1). Each but isnan and isinf
-(which give bool) may write over its input. 16-bit floats are computed in float32 and rounded once.
+C contract: args are x and the output. Attribute words: the op's attributes, in the order of docs/ops.md, each
+as the bits of a double; isinf has [0] detect_positive and [1] detect_negative (0 or 1). All except isnan and
+isinf (which give bool) may write over their input. 16-bit floats are computed in float32 and rounded once.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .. import rules
-from ..registry import Attr, Case, alias
-from .pointwise import float_word_of, gated, numpy_name, unary
+from ..registry import Attr, alias
+from .pointwise import attributes_case, float_word_of, gated, numpy_name, unary
 
-_erf = np.frompyfunc(math.erf, 1, 1)
-_erfc = np.frompyfunc(math.erfc, 1, 1)
+
+def _of(function: Callable[[float], float]) -> Callable[[np.ndarray], np.ndarray]:
+    """A function of arrays that applies ``function``, of one float, to each element."""
+    each = np.frompyfunc(function, 1, 1)
+    return lambda x: np.asarray(each(x), np.float64)
 
 
 def _log_gamma(x: float) -> float:
-    """Infinite at the poles, as C has it."""
+    """The logarithm of |gamma(x)|; infinite at the poles, as in C."""
     if not math.isfinite(x):
         return abs(x)
     return math.inf if x <= 0 and x == math.floor(x) else math.lgamma(x)
 
 
 def _digamma(x: float) -> float:
-    """From far to the right, where few terms of the asymptotic series do; 1 / x is added up exactly. Far to
-    the left by the reflection."""
+    """The derivative of _log_gamma: the asymptotic series at x + n, where a few terms are enough, less the
+    exact sum of 1 / x to 1 / (x + n - 1). A very negative x uses the reflection formula."""
     if x == 0:
         return math.copysign(math.inf, -x)
     if not math.isfinite(x):
@@ -41,21 +45,20 @@ def _digamma(x: float) -> float:
     count = max(0, 32 - math.floor(x))
     far, terms = x + count, [-1 / (x + k) for k in range(count)]
     square = far * far
-    series = (
-        [-1 / (part * square**n) for n, part in enumerate((12, -120, 252, -240), 1)] if far < 1e15 else []
-    )
+    parts = (12, -120, 252, -240) if far < 1e15 else ()
+    series = [-1 / (part * square**n) for n, part in enumerate(parts, 1)]
     return math.fsum([math.log(far), -0.5 / far, *series, *terms])
 
 
 def _bessel_i0(x: np.ndarray) -> np.ndarray:
-    """Infinite where x is; numpy has NaN there."""
+    """np.i0, but infinite for infinite x, for which numpy gives NaN."""
     return np.where(np.isinf(x), np.inf, np.i0(x).reshape(np.shape(x)))
 
 
 def _plain(name: str, doc: str, compute, like: str, *, flops: int = 4, cpu: str = "function", **more) -> None:
-    """An op without attributes. ``like``: the op of costs.op_cycles that is as fast on tt. ``cpu``: its pace
-    on hosts. Its names in ONNX, torch and ttnn are its own where nothing else is said; onnx="": ONNX has
-    none."""
+    """Register an op without attributes. ``like``: the op of costs.op_cycles that is as fast on tt. ``cpu``:
+    name of the op's speed on hosts. The op's names in ONNX, torch and ttnn are derived from ``name`` unless
+    given; onnx="": ONNX does not have the op."""
     own = {"onnx": name.capitalize(), "torch": name, "numpy": numpy_name(compute), "ttnn": name}
     names = {"pace": (cpu, like), **own, **more}
     unary(name, doc, lambda x, attrs: compute(x), flops=flops, tt=rules.TT_FLOATS, **names)
@@ -72,10 +75,6 @@ def _mish(x: np.ndarray) -> np.ndarray:
     return np.where(x >= 0, above, x * root * root * (2 + e) / (2 + 2 * e + e * e))
 
 
-def _hard_swish(x: np.ndarray) -> np.ndarray:
-    return x * (np.clip(x + 3, 0, 6) / 6)
-
-
 # ---------------------------------------------------------------- rounding: exact
 
 _EXACT: dict[str, Any] = {"flops": 1, "nmse": rules.EXACT, "pace": ("simple", "nop"), "promotes": False}
@@ -89,62 +88,23 @@ _plain("frac", "x - trunc(x)", lambda x: x - np.trunc(x), "nop", make="wide", on
 
 # ---------------------------------------------------------------- exponentials and powers
 
-_plain("expm1", "exp(x) - 1, accurate near 0", np.expm1, "exp", onnx="", cpu="scalar")
+_OURS: dict[str, Any] = {"onnx": "", "cpu": "scalar"}  # for ops absent from ONNX and not vectorised
+_plain("expm1", "exp(x) - 1, accurate near 0", np.expm1, "exp", **_OURS)
 _plain("exp2", "2 to the x", np.exp2, "exp", onnx="")
-_plain(
-    "cbrt",
-    "cube root, of negative numbers too",
-    np.cbrt,
-    "sqrt",
-    make="wide",
-    onnx="",
-    torch="",
-    cpu="scalar",
-)
+_plain("cbrt", "cube root, of negative numbers too", np.cbrt, "sqrt", make="wide", torch="", **_OURS)
 _plain("log", "natural logarithm, NaN below 0", np.log, "log", make="positive", step=32, cpu="scalar")
-_plain("log1p", "log(1 + x), accurate near 0", np.log1p, "log", make="positive", onnx="", cpu="scalar")
-_plain("log2", "logarithm to base 2, NaN below 0", np.log2, "log", make="positive", onnx="", cpu="scalar")
-_plain("log10", "logarithm to base 10, NaN below 0", np.log10, "log", make="positive", onnx="", cpu="scalar")
+_plain("log1p", "log(1 + x), accurate near 0", np.log1p, "log", make="positive", **_OURS)
+_plain("log2", "logarithm to base 2, NaN below 0", np.log2, "log", make="positive", **_OURS)
+_plain("log10", "logarithm to base 10, NaN below 0", np.log10, "log", make="positive", **_OURS)
 _plain("reciprocal", "1 / x", lambda x: 1 / x, "reciprocal", flops=1, make="wide", step=30)
 _plain("rsqrt", "1 / sqrt(x)", lambda x: 1 / np.sqrt(x), "sqrt", flops=2, make="positive", onnx="")
-_plain("erf", "the error function", lambda x: np.asarray(_erf(x), np.float64), "gelu", step=31)
-_plain(
-    "erfc",
-    "1 - erf(x), accurate where that is near 0",
-    lambda x: np.asarray(_erfc(x), np.float64),
-    "gelu",
-    onnx="",
-    cpu="scalar",
-)
-_plain(
-    "lgamma",
-    "logarithm of the magnitude of the gamma function",
-    lambda x: np.asarray(np.frompyfunc(_log_gamma, 1, 1)(x), np.float64),
-    "log",
-    make="positive",
-    onnx="",
-    cpu="scalar",
-)
-_plain(
-    "digamma",
-    "derivative of lgamma; NaN at integers below 0",
-    lambda x: np.asarray(np.frompyfunc(_digamma, 1, 1)(x), np.float64),
-    "log",
-    make="positive",
-    onnx="",
-    torch="digamma",
-    cpu="scalar",
-)
-_plain(
-    "i0",
-    "the modified Bessel function of order 0",
-    _bessel_i0,
-    "exp",
-    onnx="",
-    numpy="i0",
-    torch="i0 special_modified_bessel_i0",
-    cpu="scalar",
-)
+_plain("erf", "error function", _of(math.erf), "gelu", step=31)
+_plain("erfc", "1 - erf(x), accurate where that is near 0", _of(math.erfc), "gelu", **_OURS)
+_plain("lgamma", "logarithm of |gamma(x)|", _of(_log_gamma), "log", make="positive", **_OURS)
+_DIGAMMA = "derivative of lgamma; NaN at integers below 0"
+_plain("digamma", _DIGAMMA, _of(_digamma), "log", make="positive", **_OURS)
+_I0: dict[str, Any] = {"numpy": "i0", "torch": "i0 special_modified_bessel_i0"}
+_plain("i0", "the modified Bessel function of order 0", _bessel_i0, "exp", **_I0, **_OURS)
 
 # ---------------------------------------------------------------- trigonometry
 
@@ -166,22 +126,14 @@ _plain("atanh", "inverse hyperbolic tangent", np.arctanh, "log", make="inside_on
 
 _plain("softplus", "log(1 + exp(x))", _softplus, "sigmoid", torch="", step=34)
 _plain("softsign", "x / (1 + |x|)", lambda x: x / (1 + np.abs(x)), "reciprocal", flops=3, torch="", step=35)
-_plain(
-    "silu",
-    "x * sigmoid(x), also called swish",
-    lambda x: gated(x, x),
-    "sigmoid",
-    onnx="",
-    ttnn="silu swish",
-    step=25,
-)
+_SILU = "x * sigmoid(x), also called swish"
+_plain("silu", _SILU, lambda x: gated(x, x), "sigmoid", onnx="", ttnn="silu swish", step=25)
 _plain("mish", "x * tanh(softplus(x))", _mish, "tanh", flops=8, step=36)
 _plain(
     "hard_swish",
     "x * max(0, min(1, x / 6 + 1/2))",
-    _hard_swish,
+    lambda x: x * (np.clip(x + 3, 0, 6) / 6),
     "lrelu",
-    flops=4,
     pace=("simple", "lrelu"),
     step=26,
     onnx="HardSwish",
@@ -192,7 +144,7 @@ alias("hardswish", "hard_swish")
 
 
 def _activation(name: str, doc: str, compute, *attrs: Attr, **more) -> None:
-    """An op whose attributes are all floats."""
+    """Register an activation whose attributes are all floats."""
     words = float_word_of(*(a.name for a in attrs))
     onnx = {name.title().replace("_", ""): {a.name: a.name for a in attrs}}
     unary(name, doc, compute, attrs=attrs, words=words, flops=4, tt=rules.TT_FLOATS, **{"onnx": onnx, **more})
@@ -200,10 +152,6 @@ def _activation(name: str, doc: str, compute, *attrs: Attr, **more) -> None:
 
 def _alpha(default: float, meaning: str) -> Attr:
     return Attr("alpha", "float", default, meaning)
-
-
-def _other(attrs: dict[Any, Any]) -> tuple[Case, ...]:
-    return (Case("attributes", (("float32", (33, 40)),), attrs, nmse=rules.ROUNDED),)
 
 
 _activation(
@@ -214,7 +162,7 @@ _activation(
     pace=("simple", "lrelu"),
     step=29,
     ttnn={"leaky_relu": {"negative_slope": "alpha"}},
-    more=_other({"alpha": 0.3}),
+    more=attributes_case({"alpha": 0.3}),
 )
 _activation(
     "elu",
@@ -224,18 +172,18 @@ _activation(
     pace=("function", "exp"),
     step=37,
     ttnn={"elu": {"alpha": "alpha"}},
-    more=_other({"alpha": 0.7}),
+    more=attributes_case({"alpha": 0.7}),
 )
 _activation(
     "selu",
     "gamma * elu(x)",
     lambda x, a: a["gamma"] * np.where(x < 0, a["alpha"] * np.expm1(x), x),
-    _alpha(1.6732631921768188, "of the elu"),
+    _alpha(1.6732631921768188, "factor of the elu"),
     Attr("gamma", "float", 1.0507010221481323, "factor of the whole"),
     pace=("function", "exp"),
     step=38,
     ttnn={"selu": {"scale": "gamma", "alpha": "alpha"}},
-    more=_other({"alpha": 2.0, "gamma": 3.0}),
+    more=attributes_case({"alpha": 2.0, "gamma": 3.0}),
 )
 _activation(
     "celu",
@@ -245,7 +193,7 @@ _activation(
     pace=("function", "exp"),
     step=39,
     ttnn={"celu": {"alpha": "alpha"}},
-    more=_other({"alpha": 2.0}),
+    more=attributes_case({"alpha": 2.0}),
 )
 _activation(
     "hard_sigmoid",
@@ -255,7 +203,7 @@ _activation(
     Attr("beta", "float", 0.5, "the value at 0"),
     pace=("simple", "lrelu"),
     step=27,
-    more=_other({"alpha": 0.5, "beta": 0.6}),
+    more=attributes_case({"alpha": 0.5, "beta": 0.6}),
 )
 _activation(
     "softcap",
@@ -264,7 +212,7 @@ _activation(
     Attr("cap", "float", 50.0, "the limit"),
     pace=("function", "tanh"),
     onnx="",
-    more=_other({"cap": 1.5}),
+    more=attributes_case({"cap": 1.5}),
 )
 _activation(
     "thresholded_relu",
@@ -275,7 +223,7 @@ _activation(
     make="wide",
     pace=("simple", "nop"),
     onnx="",
-    more=_other({"alpha": -2.0}),
+    more=attributes_case({"alpha": -2.0}),
 )
 _activation(
     "shrink",
@@ -287,10 +235,10 @@ _activation(
     pace=("simple", "nop"),
     onnx="",
     ttnn={"hardshrink": {"lambd": "lambd"}},
-    more=_other({"lambd": 1.5, "bias": 1.25}),
+    more=attributes_case({"lambd": 1.5, "bias": 1.25}),
 )
 
-# ---------------------------------------------------------------- what a float is
+# ---------------------------------------------------------------- tests of floats
 
 unary(
     "isnan",

@@ -1,7 +1,8 @@
 """Functions of two and three floats that broadcast.
 
-C contract: args are the inputs, then the output, which may be written over any of them. Attribute words: of a
-triple its float attribute, the bits of a double. 16-bit floats are computed in float32 and rounded once.
+C contract: args are the inputs, then the output, which may be written over any of them. Attribute words: an
+op of three floats with an attribute has one word, the bits of the attribute as a double. 16-bit floats are
+computed in float32 and rounded once.
 """
 
 from __future__ import annotations
@@ -11,28 +12,12 @@ from typing import Any
 import numpy as np
 
 from .. import rules
-from ..registry import Attr, Case
-from .pointwise import binary, float_word_of, numpy_name, ternary
-
-
-def _pair(name: str, doc: str, compute: Any, like: tuple[str, str], **more: Any) -> None:
-    """An op of two floats. ``like``: its paces."""
-    binary(
-        name,
-        doc,
-        lambda a, b, attrs: compute(a, b),
-        rules.TT_FLOATS,
-        rules.FLOATS,
-        nmse=rules.ROUNDED,
-        functions=True,
-        pace=like,
-        promotes=True,
-        **{"numpy": numpy_name(compute), **more},
-    )
+from ..registry import Attr
+from .pointwise import attributes_case, binary, float_word_of, numpy_name, ternary
 
 
 def _ldexp(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """By mantissa and exponent."""
+    """a * 2^b, computed from mantissa and exponent."""
     mantissa, exponent = np.frexp(a)
     finite = np.clip(np.nan_to_num(b), -1e4, 1e4)
     whole = np.floor(finite)
@@ -40,60 +25,47 @@ def _ldexp(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(b), made, a * np.exp2(b))
 
 
+def _squared_difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.square(np.abs(b - a))
+
+
 # ---------------------------------------------------------------- two inputs
 
-_pair(
-    "hypot",
-    "sqrt(a * a + b * b), which overflows only where the result does",
-    np.hypot,
-    ("function", "sqrt"),
-    flops=4,
-    torch="hypot",
-    ttnn="hypot",
-)
-_pair(
-    "logaddexp2",
-    "log2(2^a + 2^b), which overflows only where the result does",
-    np.logaddexp2,
-    ("scalar", "log"),
-    flops=8,
-    torch="logaddexp2",
-    ttnn="logaddexp2",
-)
-_pair(
-    "logaddexp",
-    "log(exp(a) + exp(b)), which overflows only where the result does",
-    np.logaddexp,
-    ("scalar", "log"),
-    flops=8,
-    torch="logaddexp",
-    ttnn="logaddexp",
-)
-_pair(
-    "ldexp",
-    "a * 2^b, rounded once where b is an integer",
-    _ldexp,
-    ("scalar", "power"),
-    flops=8,
-    ttnn="ldexp",
-)
-_pair(
-    "squared_difference",
-    "(a - b)^2",
-    lambda a, b: np.square(np.abs(b - a)),
-    ("simple", "multiply"),
-    flops=2,
-    ttnn="squared_difference",
-)
+_SQUARED = "squared_difference"
+_compute: Any
+# columns: name, meaning, numpy function, (pace on hosts, pace on tt), flops, names in torch, names in ttnn
+for _name, _doc, _compute, _pace, _flops, _torch, _ttnn in (
+    ("hypot", "sqrt(a * a + b * b)", np.hypot, ("function", "sqrt"), 4, "hypot", "hypot"),
+    ("logaddexp2", "log2(2^a + 2^b)", np.logaddexp2, ("scalar", "log"), 8, "logaddexp2", "logaddexp2"),
+    ("logaddexp", "log(exp(a) + exp(b))", np.logaddexp, ("scalar", "log"), 8, "logaddexp", "logaddexp"),
+    ("ldexp", "a * 2^b, rounded once where b is an integer", _ldexp, ("scalar", "power"), 8, "", "ldexp"),
+    (_SQUARED, "(a - b)^2", _squared_difference, ("simple", "multiply"), 2, "", _SQUARED),
+):
+    binary(
+        _name,
+        _doc + (", which overflows only where the result does" if _torch else ""),
+        lambda a, b, attrs, f=_compute: f(a, b),
+        rules.TT_FLOATS,
+        rules.FLOATS,
+        nmse=rules.ROUNDED,
+        functions=True,
+        pace=_pace,
+        promotes=True,
+        flops=_flops,
+        numpy=numpy_name(_compute),
+        torch=_torch,
+        ttnn=_ttnn,
+    )
 
 # ---------------------------------------------------------------- three inputs
 
 
 def _lerp(a: np.ndarray, b: np.ndarray, w: np.ndarray, attrs: dict[Any, Any]) -> np.ndarray:
-    """Infinities go the way that they go in torch."""
+    """a + w * (b - a), with the results that torch has for infinities."""
     return np.where(np.abs(w) < 0.5, a - w * (a - b), b + (w - 1) * (b - a))
 
 
+_LAST_POSITIVE = ("normal", "normal", "positive")
 ternary(
     "lerp",
     "a + c * (b - a), for c from 1/2 on b - (1 - c) * (b - a)",
@@ -105,32 +77,19 @@ ternary(
 )
 
 
-def _value(attrs: dict[Any, Any]) -> tuple[Case, ...]:
-    shapes = (33, 40), (40,), (33, 1)
-    make = ("normal", "normal", "positive")
-    return (Case("attributes", tuple(("float32", s) for s in shapes), attrs, make, rules.ROUNDED),)
-
-
-ternary(
-    "addcmul",
-    "a + value * b * c",
-    lambda a, b, c, attrs: a + attrs["value"] * (b * c),
-    flops=3,
-    pace=("simple", "multiply"),
-    attrs=(Attr("value", "float", 1.0, "factor of the product"),),
-    words=float_word_of("value"),
-    ttnn={"addcmul": {"value": "value"}},
-    more=_value({"value": -0.3}),
-)
-ternary(
-    "addcdiv",
-    "a + value * b / c",
-    lambda a, b, c, attrs: a + attrs["value"] * (b / c),
-    flops=3,
-    pace=("simple", "reciprocal"),
-    make=("normal", "normal", "positive"),
-    attrs=(Attr("value", "float", 1.0, "factor of the quotient"),),
-    words=float_word_of("value"),
-    ttnn={"addcdiv": {"value": "value"}},
-    more=_value({"value": -0.3}),
-)
+for _name, _doc, _compute, _meaning, _like, _make in (
+    ("addcmul", "a + value * b * c", np.multiply, "factor of the product", "multiply", ()),
+    ("addcdiv", "a + value * b / c", np.divide, "factor of the quotient", "reciprocal", _LAST_POSITIVE),
+):
+    ternary(
+        _name,
+        _doc,
+        lambda a, b, c, attrs, f=_compute: a + attrs["value"] * f(b, c),
+        flops=3,
+        pace=("simple", _like),
+        make=_make,
+        attrs=(Attr("value", "float", 1.0, _meaning),),
+        words=float_word_of("value"),
+        ttnn={_name: {"value": "value"}},
+        more=attributes_case({"value": -0.3}, (33, 40), (40,), (33, 1), make=_LAST_POSITIVE),
+    )

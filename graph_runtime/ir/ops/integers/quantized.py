@@ -1,16 +1,18 @@
 """Numbers on integer grids: quantize, dynamic_quantize, dequantize, and lookup for functions of one byte.
 
-    quantize      saturate(round(x / scale) + zero)       ties to even; a NaN becomes the least number
-    dynamic_quantize   quantize to uint8, of the scale and zero point that the ends of x and 0 ask for
-    dequantize    (x - zero) * scale                      float32; the difference is int32 and wraps
-    lookup        table[x]                                of int8 table[x + 128]
+    quantize           saturate(round(x / scale) + zero)   ties to even; NaN becomes the least number
+    dynamic_quantize   quantize to uint8, with a scale and zero point whose range has all of x and 0
+    dequantize         (x - zero) * scale                  float32; the difference is int32 and wraps
+    lookup             table[x], for int8 table[x + 128]
 
-The scale and the zero point are one number each, or one of each index of a dimension. ONNX's QuantizeLinear
-and DequantizeLinear; quantized_products.py has what computes on grids.
+Scale and zero point are one number each, or one for each index of a dimension. quantize and dequantize are
+ONNX's QuantizeLinear and DequantizeLinear; quantized_products.py has the ops that compute on grids.
 
-C contract. Args: quantize x, scale, zero, y; dynamic_quantize x, y, scale, zero; dequantize as quantize;
-lookup x, table, y. Attribute words:
-    quantize, dequantize   [0] the dimension that scale and zero point go along, where they are many
+C contract. The args of quantize and dequantize are x, scale, zero, y; those of dynamic_quantize x, y, scale,
+zero; those of lookup x, table, y. Attribute words:
+    quantize, dequantize   [0] the dimension of x along which scale and zero point go, if they have several
+                           elements
+    the rest               none
 """
 
 from __future__ import annotations
@@ -20,14 +22,13 @@ import numpy as np
 from ....base import dtypes
 from ...graph import TensorType
 from .. import rules
-from ..registry import Attr, Body, Case, Op, register
+from ..cases import case
+from ..registry import Attr, Body, define
 from .quantized_products import BYTES
-
-__all__ = ["GRIDS", "table_of"]
 
 GRIDS = ("int8", "uint8", "int16", "uint16", "int32")
 _SCALES = ("float32", "float64")
-_AXIS = Attr("axis", "int", 0, "the dimension that scale and zero point go along, where they are many")
+_AXIS = Attr("axis", "int", 0, "the dimension of scale and zero point, if they are many")
 
 
 def _check_grid(op, inputs, attrs):
@@ -40,13 +41,12 @@ def _check_grid(op, inputs, attrs):
     axis = rules.axis_of(op, attrs["axis"], len(x.shape))
     if scale.shape != x.shape[axis : axis + 1]:
         wanted = x.shape[axis]
-        rules.fail(
-            op, f"the scale has {scale}, dimension {axis} of {x} has {wanted}", got=scale.shape, wanted=wanted
-        )
+        text = f"the scale has {scale}, dimension {axis} of {x} has {wanted}"
+        rules.fail(op, text, got=scale.shape, wanted=wanted)
 
 
 def _along(values, x, attrs):
-    """A scale or a zero point beside x."""
+    """A scale or zero point, reshaped so that it broadcasts with x."""
     if values.size == 1:
         return values.reshape(())
     return values.reshape(-1, *(1,) * (x.ndim - attrs["axis"] % x.ndim - 1))
@@ -78,7 +78,7 @@ def _quantize(arrays, attrs):
 
 
 def _grid_cases():
-    """(name, dtype of the grid, shape of x, shape of the scale, axis)."""
+    """(name, dtype of the grid, shape of x, shape of the scale, axis) of each case."""
     for grid in GRIDS:
         for name, shape, own, axis in (
             ("one", (3, 170), (), 0),
@@ -92,32 +92,26 @@ def _grid_cases():
 def _quantize_cases():
     for name, grid, shape, own, axis in _grid_cases():
         for t in _SCALES:
-            yield Case(
-                f"{name}_{grid}_{t}",
-                ((t, shape), (t, own), (grid, own)),
-                {"axis": axis},
-                ("normal", "thousandths" if name == "one" else "positive", "positive"),
-                _EXACT,
-            )
+            make = ("normal", "thousandths" if name == "one" else "positive", "positive")
+            row = shape, own, (grid, own), {"axis": axis}
+            yield case(f"{name}_{grid}_{t}", *row, dtype=t, make=make, nmse=_EXACT)
 
 
-_EXACT = {"cpu": 0.0}
+_EXACT, _NORMAL = {"cpu": 0.0}, ("normal",) * 3
 
-register(
-    Op(
-        "quantize",
-        "numbers on an integer grid: saturate(round(x / scale) + zero), ties to even",
-        (3, 3),
-        _quantize_infer,
-        _quantize,
-        lambda i, o, a: 4 * o[0].size,
-        attrs=(_AXIS,),
-        words=_words,
-        bodies={"cpu": Body("quantize", _SCALES, rules.by_dtype, prebuilt=("float32",))},
-        kind="elementwise",
-        pace={"cpu": "simple"},
-        cases=tuple(_quantize_cases()),
-    )
+define(
+    "quantize",
+    "numbers on an integer grid: saturate(round(x / scale) + zero), ties to even",
+    (3, 3),
+    _quantize_infer,
+    _quantize,
+    lambda i, o, a: 4 * o[0].size,
+    attrs=(_AXIS,),
+    words=_words,
+    bodies={"cpu": Body("quantize", _SCALES, rules.by_dtype, prebuilt=("float32",))},
+    kind="elementwise",
+    pace={"cpu": "simple"},
+    cases=tuple(_quantize_cases()),
 )
 
 
@@ -140,30 +134,26 @@ def _dynamic(arrays, attrs):
     return [*_quantize([x, scale, zero], {"axis": 0}), scale, zero]
 
 
-register(
-    Op(
-        "dynamic_quantize",
-        "numbers on the uint8 grid that their ends and 0 ask for, its scale, its zero point",
-        (1, 1),
-        _dynamic_infer,
-        _dynamic,
-        lambda i, o, a: 6 * o[0].size,
-        bodies={"cpu": Body("dynamic_quantize", ("float32",), rules.by_dtype)},
-        kind="reduction",
-        pace={"cpu": "simple"},
-        cases=(
-            *(
-                Case(name, (("float32", shape),), make=(make,), nmse=_EXACT)
-                for name, shape, make in (
-                    ("normal", (3, 170), "normal"),
-                    ("above", (2, 5, 3, 7), "positive"),
-                    ("long", (5, 40000), "wide"),
-                    ("number", (), "normal"),
-                    ("empty", (0, 3), "normal"),
-                )
-            ),
-        ),
-    )
+define(
+    "dynamic_quantize",
+    "numbers on the uint8 grid that covers them and 0, its scale, its zero point",
+    (1, 1),
+    _dynamic_infer,
+    _dynamic,
+    lambda i, o, a: 6 * o[0].size,
+    bodies={"cpu": Body("dynamic_quantize", ("float32",), rules.by_dtype)},
+    kind="reduction",
+    pace={"cpu": "simple"},
+    cases=tuple(
+        case(name, shape, make=(make,), nmse=_EXACT)
+        for name, shape, make in (
+            ("normal", (3, 170), "normal"),
+            ("above", (2, 5, 3, 7), "positive"),
+            ("long", (5, 40000), "wide"),
+            ("number", (), "normal"),
+            ("empty", (0, 3), "normal"),
+        )
+    ),
 )
 
 
@@ -185,31 +175,23 @@ def _dequantize(arrays, attrs):
         return [(apart.astype(np.float32) * _along(scale, x, attrs)).reshape(x.shape)]
 
 
-register(
-    Op(
-        "dequantize",
-        "numbers of an integer grid as float32: (x - zero) * scale",
-        (3, 3),
-        _dequantize_infer,
-        _dequantize,
-        lambda i, o, a: 2 * o[0].size,
-        attrs=(_AXIS,),
-        words=_words,
-        bodies={"cpu": Body("dequantize", GRIDS, rules.by_dtype, prebuilt=BYTES)},
-        late=True,
-        kind="elementwise",
-        pace={"cpu": "simple"},
-        cases=tuple(
-            Case(
-                f"{name}_{grid}",
-                ((grid, shape), ("float32", own), (grid, own)),
-                {"axis": axis},
-                ("normal", "normal", "normal"),
-                _EXACT,
-            )
-            for name, grid, shape, own, axis in _grid_cases()
-        ),
-    )
+define(
+    "dequantize",
+    "numbers of an integer grid as float32: (x - zero) * scale",
+    (3, 3),
+    _dequantize_infer,
+    _dequantize,
+    lambda i, o, a: 2 * o[0].size,
+    attrs=(_AXIS,),
+    words=_words,
+    bodies={"cpu": Body("dequantize", GRIDS, rules.by_dtype, prebuilt=BYTES)},
+    late=True,
+    kind="elementwise",
+    pace={"cpu": "simple"},
+    cases=tuple(
+        case(f"{name}_{grid}", (grid, shape), own, (grid, own), {"axis": axis}, make=_NORMAL, nmse=_EXACT)
+        for name, grid, shape, own, axis in _grid_cases()
+    ),
 )
 
 
@@ -230,27 +212,24 @@ def _lookup(arrays, attrs):
 
 
 def table_of(dtype: str) -> np.ndarray:
-    """All numbers of a byte's dtype, in the order of a table."""
+    """All 256 numbers of a one-byte dtype, in the order of a lookup table."""
     info = np.iinfo(dtypes.to_numpy(dtype))
     return np.arange(int(info.min), int(info.max) + 1).astype(dtype)
 
 
-register(
-    Op(
-        "lookup",
-        "a function of one byte, by a table of 256",
-        (2, 2),
-        _lookup_infer,
-        _lookup,
-        lambda i, o, a: 0,
-        bodies={"cpu": Body("lookup", BYTES, rules.by_dtype, prebuilt=BYTES)},
-        kind="elementwise",
-        pace={"cpu": "simple"},
-        cases=tuple(
-            Case(f"{a}_{b}_{n}", ((a, (n, 7)), (b, (256,))), {}, ("bytes", "bytes"), _EXACT)
-            for a in BYTES
-            for b in BYTES
-            for n in (1, 9, 40, 0)
-        ),
-    )
+define(
+    "lookup",
+    "a function of one byte, by a table of 256",
+    (2, 2),
+    _lookup_infer,
+    _lookup,
+    bodies={"cpu": Body("lookup", BYTES, rules.by_dtype, prebuilt=BYTES)},
+    kind="elementwise",
+    pace={"cpu": "simple"},
+    cases=tuple(
+        case(f"{a}_{b}_{n}", (a, (n, 7)), (b, (256,)), make=("bytes", "bytes"), nmse=_EXACT)
+        for a in BYTES
+        for b in BYTES
+        for n in (1, 9, 40, 0)
+    ),
 )

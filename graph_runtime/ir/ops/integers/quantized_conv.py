@@ -1,49 +1,41 @@
-"""quantized_conv2d: convolution of numbers on integer grids; quantized_products.py says what it computes.
+"""quantized_conv2d: convolution of numbers on integer grids, by the formulas of quantized_products.py.
 
-C contract: args as those of quantized_dense, x [N,C,H,W], w [O,C/group,KH,KW], or x [N,H,W,C] and w in panels
-of bytes. Attribute words: those of conv2d (conv.py), then zero point, least and greatest of the result.
+C contract: args as those of quantized_dense, with x [N,C,H,W] and w [O,C/group,KH,KW], or x [N,H,W,C] and w
+in panels of bytes. Attribute words: those of conv2d (conv.py), then three for the result: its zero point, its
+least and its greatest number.
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...graph import TensorType
 from .. import registry, rules
-from ..epilogue import own_inputs, register_product
+from ..cases import case
+from ..epilogue import register_product
 from ..products.byte_panels import bytes_type, depthwise_k, unpack_convolution
-from ..products.conv import window_count
-from ..products.packed import packed_attr, refuse_packed, takes_packed
-from ..registry import REQUIRED, Attr, Case, Op
-from ..work import Product, with_bias
+from ..products.conv import LAYOUT, conv_words, conv_work, geometry, split_of
+from ..products.packed import packed_attr
+from ..registry import REQUIRED, Attr, Op
+from ..window_rules import GROUP, check_window, window_attrs, window_sizes
 from .quantized_products import (
     BYTES,
     GRID_ATTRS,
     PLAIN,
     RESULTS,
-    body_of,
     check_operands,
-    column_scratch,
     end_words,
     is_depthwise,
-    panels_fit,
     rest_cases,
     results_of,
+    traits,
 )
 
 _EXACT = {"cpu": 0.0}
-
-
-def _shapes(inputs, attrs):
-    """The image [N,C,H,W] and the weight [O,C/group,KH,KW], however they are laid out."""
-    x, w = inputs[0].shape, inputs[1].shape
-    if attrs["layout"] == "NCHW":
-        return x, w
-    n, h, width, c = x
-    return (n, c, h, width), (attrs["packed"], c // attrs["group"], *attrs["kernel_shape"])
 
 
 def _panels_of(o, channels, kernel, group):
@@ -62,7 +54,7 @@ def _conv_infer(inputs, attrs):
         rules.limit(op, "kernel_shape", attrs["kernel_shape"], 2, 1)
     else:
         rules.rank(op, "input 1 (weight)", w, 4, "O,C/group,KH,KW")
-    image, weight = _shapes(inputs, attrs)
+    image, weight = geometry(inputs, attrs)
     if image[1] != weight[1] * group or weight[0] % group:
         text = f"the image {x} and the weight {w} do not fit {group} groups"
         rules.fail(op, text, got=image[1], wanted=weight[1] * group)
@@ -71,22 +63,9 @@ def _conv_infer(inputs, attrs):
     wanted = _panels_of(weight[0], weight[1], weight[2:], group) if last else TensorType(PLAIN, weight)
     if w != wanted:
         rules.fail(op, f"the weight must be {wanted} beside {x}, got {w}", got=str(w), wanted=str(wanted))
-    strides = rules.limit(op, "strides", attrs["strides"], 2, 1)
-    pads = rules.limit(op, "pads", attrs["pads"], 4, 0)
-    dilations = rules.limit(op, "dilations", attrs["dilations"], 2, 1)
+    check_window(op, attrs, 2)
     check_operands(op, inputs, attrs, weight[0])
-    out = [
-        window_count(
-            op,
-            image[2 + d],
-            (weight[2 + d] - 1) * dilations[d] + (weight[2 + d] > 0),
-            strides[d],
-            pads[d] + pads[d + 2],
-            False,
-            pads[d],
-        )
-        for d in (0, 1)
-    ]
+    out = window_sizes(op, image[2:], weight[2:], attrs)
     shape = (image[0], *out, weight[0]) if last else (image[0], weight[0], *out)
     return [TensorType(attrs["to"], shape)]
 
@@ -105,20 +84,11 @@ def _conv(arrays, attrs):
     return [np.ascontiguousarray(made.transpose(0, 2, 3, 1)) if attrs["layout"] == "NHWC" else made]
 
 
-def _conv_words(i, o, a):
-    kernel = a["kernel_shape"] if a["layout"] == "NHWC" else ()
-    return [*a["strides"], *a["pads"], *a["dilations"], a["group"], *kernel, *end_words(a)]
-
-
-def _conv_work(i, o, a):
-    image, weight = _shapes(i, a)
-    taps, out = math.prod(weight[2:]), weight[0]
-    product = Product(1, o[0].size // max(out, 1), image[1] * taps, out, gathered=taps > 1)
-    return with_bias(product, o[0], own_inputs(len(i), a) == 5)
+_WIDE = {"group": 3, "dilations": (1, 3), "pads": (4, 9, 4, 9)}
 
 
 def _conv_cases():
-    cases: Any = (
+    rows: Any = (
         ("same", (2, 5, 9, 13), (40, 5, 3, 3), {"pads": (1, 1, 1, 1)}),
         ("pointwise", (1, 33, 5, 7), (65, 33, 1, 1), {}),
         ("aligned", (1, 32, 5, 7), (64, 32, 1, 1), {}),
@@ -127,42 +97,33 @@ def _conv_cases():
         ("deep", (1, 260, 4, 4), (33, 260, 3, 3), {"pads": (1, 1, 1, 1)}),
         ("depthwise", (1, 40, 12, 13), (40, 1, 3, 3), {"group": 40, "pads": (1, 1, 1, 1), "strides": (2, 1)}),
         ("depthwise_five", (2, 19, 9, 9), (19, 1, 5, 5), {"group": 19, "pads": (2, 2, 2, 2)}),
-        (
-            "depthwise_wide",
-            (1, 3, 9, 70),
-            (3, 1, 6, 9),
-            {"group": 3, "dilations": (1, 3), "pads": (4, 9, 4, 9)},
-        ),
+        ("depthwise_wide", (1, 3, 9, 70), (3, 1, 6, 9), _WIDE),
         ("all_padding", (1, 2, 2, 2), (3, 2, 2, 2), {"pads": (3, 3, 3, 3), "strides": (3, 3)}),
         ("grouped", (2, 12, 10, 11), (18, 4, 3, 2), {"group": 3, "pads": (0, 1, 1, 0)}),
         ("empty", (0, 2, 5, 5), (3, 2, 3, 3), {}),
     )
-    for name, x, w, attrs in cases:
-        group = attrs.get("group", 1)
-        depthwise = is_depthwise(w, group)
+    for name, x, w, attrs in rows:
         for i, to in enumerate(RESULTS):
             dtype = BYTES[i % 2]
             tail, how = rest_cases(w[0], to, name != "pointwise")
-            own = ((dtype, x), (PLAIN, w), (dtype, ()), *tail)
-            yield Case(f"{name}_{to}", own, {"to": to, **attrs}, ("normal", "normal", "normal", *how), _EXACT)
-            if group > 1 and not depthwise:
-                continue
-            k = depthwise_k(w[2:]) if depthwise else math.prod(w[1:])
-            panels = ("int8", _panels_of(w[0], w[1], w[2:], group).shape)
-            yield Case(
-                f"packed_{name}_{to}",
-                ((dtype, (x[0], *x[2:], x[1])), panels, *own[2:]),
-                {
-                    "to": to,
-                    "layout": "NHWC",
-                    "packed": w[0],
-                    "kernel_shape": w[2:],
-                    "zero": 3 * (to in BYTES),
-                    **attrs,
-                },
-                ("bytes", f"byte_panels:{k}" + (f":{w[2]}" if depthwise else ""), "bytes", *how),
-                _EXACT,
-            )
+            own = (dtype, x), (PLAIN, w), (dtype, ()), *tail, {"to": to, **attrs}
+            yield case(f"{name}_{to}", *own, make=("normal", "normal", "normal", *how), nmse=_EXACT)
+            for panels, packed, make in _packed(w, attrs):
+                image, packed = (dtype, (x[0], *x[2:], x[1])), {**packed, "to": to, "zero": 3 * (to in BYTES)}
+                row = image, panels, (dtype, ()), *tail, packed
+                yield case(f"packed_{name}_{to}", *row, make=("bytes", make, "bytes", *how), nmse=_EXACT)
+
+
+def _packed(w, attrs):
+    """(weight in panels, attributes, how the weight is drawn) of a case; nothing if the weight cannot be in
+    panels."""
+    group = attrs.get("group", 1)
+    depthwise = is_depthwise(w, group)
+    if group == 1 or depthwise:
+        k = depthwise_k(w[2:]) if depthwise else math.prod(w[1:])
+        packed = {"layout": "NHWC", "packed": w[0], "kernel_shape": w[2:], **attrs}
+        make = f"byte_panels:{k}" + (f":{w[2]}" if depthwise else "")
+        yield ("int8", _panels_of(w[0], w[1], w[2:], group).shape), packed, make
 
 
 def _conv_epilogue_cases():
@@ -170,18 +131,15 @@ def _conv_epilogue_cases():
         ("epilogue", (2, 5, 9, 7), (40, 5, 3, 3), {"pads": (1, 1, 1, 1)}),
         ("epilogue_depthwise", (2, 36, 9, 7), (36, 1, 3, 3), {"pads": (1, 1, 1, 1), "group": 36}),
     ):
-        steps = [["multiply", [-1, 5], {}], ["hard_swish", [-2], {}]]
-        tail = (("uint8", ()), ("float32", ()), ("float32", w[:1]))
+        more = {"to": "float32", "epilogue": [["multiply", [-1, 5], {}], ["hard_swish", [-2], {}]]}
+        tail = ("uint8", ()), (), w[:1]
         how = ("normal", "normal", "normal", "thousandths")
-        plain = (("uint8", x), (PLAIN, w), *tail, ("float32", (w[0], 1, 1)))
-        yield Case(name, plain, {"to": "float32", "epilogue": steps, **attrs}, how, rules.ROUNDED)
-        depthwise = "group" in attrs
-        k = depthwise_k(w[2:]) if depthwise else math.prod(w[1:])
-        panels = ("int8", _panels_of(w[0], w[1], w[2:], attrs.get("group", 1)).shape)
-        packed = (("uint8", (x[0], *x[2:], x[1])), panels, *tail, ("float32", w[:1]))
-        more = {"layout": "NHWC", "packed": w[0], "kernel_shape": w[2:], "to": "float32", "epilogue": steps}
-        how = ("bytes", f"byte_panels:{k}" + (f":{w[2]}" if depthwise else ""), "bytes", "thousandths")
-        yield Case(f"packed_{name}", packed, {**more, **attrs}, how, rules.ROUNDED)
+        plain = ("uint8", x), (PLAIN, w), *tail, (w[0], 1, 1), {**more, **attrs}
+        yield case(name, *plain, make=how, nmse=rules.ROUNDED)
+        for panels, packed, make in _packed(w, attrs):
+            row = ("uint8", (x[0], *x[2:], x[1])), panels, *tail, w[:1], {**packed, **more}
+            how = ("bytes", make, "bytes", "thousandths")
+            yield case(f"packed_{name}", *row, make=how, nmse=rules.ROUNDED)
 
 
 register_product(
@@ -191,29 +149,20 @@ register_product(
         (3, 5),
         _conv_infer,
         _conv,
-        lambda i, o, a: 2 * o[0].size * math.prod(_shapes(i, a)[1][1:]),
+        lambda i, o, a: 2 * o[0].size * math.prod(geometry(i, a)[1][1:]),
         attrs=(
             *GRID_ATTRS,
-            Attr("strides", "ints", (1, 1), "step of the window: height, width"),
-            Attr("pads", "ints", (0, 0, 0, 0), "zero points at the top, left, bottom, right"),
-            Attr("dilations", "ints", (1, 1), "distance of the weight's elements: height, width"),
-            Attr("group", "int", 1, "channels are split into so many groups, each convolved alone"),
-            Attr("layout", "str", "NCHW", "of the images; NHWC takes its weight in panels", ("NCHW", "NHWC")),
+            *window_attrs(2, "zero points"),
+            GROUP,
+            LAYOUT,
             Attr("kernel_shape", "ints", None, "height and width of a weight in panels"),
             packed_attr("output channels"),
         ),
-        words=_conv_words,
-        bodies={"cpu": body_of("quantized_conv2d", refuse_packed)},
-        variants={
-            "cpu": (body_of("quantized_conv2d_packed", takes_packed, scratch=column_scratch, prebuilt=BYTES),)
-        },
-        pace={"cpu": "quantized"},
-        work=_conv_work,
-        weights=(1,),
-        panels=lambda i, o, a: panels_fit(i, a),
-        sums=True,
+        words=lambda i, o, a: [*conv_words(i, o, a), *end_words(a)],
+        **traits("quantized_conv2d"),
+        work=partial(conv_work, most=5),
         cases=tuple(_conv_cases()),
     ),
-    lambda made, attrs: (1, 2) if attrs["layout"] == "NCHW" else (0, 3),
+    split_of,
     tuple(_conv_epilogue_cases()),
 )

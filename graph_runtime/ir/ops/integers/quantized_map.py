@@ -1,20 +1,23 @@
 """quantized_map: elementwise ops with broadcasting on numbers of integer grids, made by
 rewrite/integers/quantized.py.
 
-Inputs of bytes become (x - zero) * scale, those of float32 are as they are; the steps run in float32, and
-the result goes to its grid as quantize does.
+Inputs of bytes become (x - zero) * scale; inputs of float32 stay as they are. The steps run in float32, and
+the result goes to its grid as by quantize.
 
-C contract: args are the inputs, then the output. Words: for each of these [0] bits of a double, the scale
-[1] the zero point; then the program (steps.py).
+C contract: args are the inputs, then the output. Attribute words: two for each arg, the scale (the bits of a
+double) and the zero point; then the steps (steps.py).
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from ...graph import TensorType
 from .. import rules, steps
-from ..registry import REQUIRED, Attr, Body, Case, Op, register
+from ..cases import case
+from ..registry import REQUIRED, Attr, Body, define
 from ..work import Work
 from .quantized_products import BYTES
 
@@ -23,23 +26,26 @@ _TYPES = (*BYTES, "float32")
 
 
 def _infer(inputs, attrs):
-    program, count = attrs["body"], len(inputs) + 1
+    body, count = attrs["body"], len(inputs) + 1
     for t in inputs:
         if t.dtype not in _TYPES:
             rules.fail(_OP, f"an input is {t}; it takes {', '.join(_TYPES)}", got=t.dtype, wanted=_TYPES)
     if len(attrs["scales"]) != count or len(attrs["zeros"]) != count:
-        rules.fail(
-            _OP, f"{len(inputs)} inputs and a result have {count} scales and zero points", wanted=count
-        )
+        text = f"{len(inputs)} inputs and a result have {count} scales and zero points"
+        rules.fail(_OP, text, wanted=count)
     for t, zero in zip((*(t.dtype for t in inputs), attrs["to"]), attrs["zeros"], strict=True):
         if t in BYTES and not np.iinfo(t).min <= zero <= np.iinfo(t).max:
             rules.fail(_OP, f"the zero point {zero} is no {t}", got=zero)
     floats = [TensorType("float32", t.shape) for t in inputs]
-    made = steps.result_type(_OP, program, floats)
-    if steps.extras(program) != tuple(range(len(inputs))):
-        rules.fail(_OP, f"the body reads {steps.extras(program)}, there are {len(inputs)}", got=len(inputs))
+    made = steps.result_type(_OP, body, floats)
+    if steps.extras(body) != tuple(range(len(inputs))):
+        rules.fail(_OP, f"the body reads {steps.extras(body)}, there are {len(inputs)}", got=len(inputs))
     if made.shape != rules.broadcast(_OP, *(t.shape for t in inputs)):
-        rules.fail(_OP, f"the last step makes {made}, less than the inputs broadcast to", got=made)
+        rules.fail(
+            _OP,
+            f"the last step makes {made}, which is smaller than the shape to which the inputs broadcast",
+            got=made,
+        )
     return [TensorType(attrs["to"], made.shape)]
 
 
@@ -78,59 +84,45 @@ _SHAPES = (
 
 
 def _pair_cases():
-    """One op of two tensors of bytes, which is read and written once: any order, any signs, scales at the
-    ends of what that is for and beyond."""
+    """Cases of one op on two tensors of bytes: both orders of the tensors, all signs, and scales within and
+    beyond the limits of the kernel that reads and writes each byte once."""
     for i, ((name, shapes), op) in enumerate((s, op) for s in _SHAPES for op in ("add", "multiply")):
         for to in BYTES:
             dtypes = (BYTES[i % 2], BYTES[i // 2 % 2])
             near, far = (0.031, 0.017, 0.043), (2.0**-30, 2.0**-31, 2.0**-30)
-            yield Case(
-                f"{op}_{name}_{to}",
-                tuple(zip(dtypes, shapes[:: -1 if i % 3 == 0 else 1], strict=True)),
-                {
-                    "body": [[op, [0, 1], {}]],
-                    "to": to,
-                    "scales": far if i % 5 == 4 else near,
-                    "zeros": (3, 7, 11),
-                },
-                ("bytes", "bytes"),
-                _EXACT,
-            )
+            attrs: dict[str, Any] = {"body": [[op, [0, 1], {}]], "to": to, "zeros": (3, 7, 11)}
+            attrs |= {"scales": far if i % 5 == 4 else near}
+            inputs = zip(dtypes, shapes[:: -1 if i % 3 == 0 else 1], strict=True)
+            yield case(f"{op}_{name}_{to}", *inputs, attrs, make=("bytes", "bytes"), nmse=_EXACT)
 
 
 def _cases():
     add = [["add", [0, 1], {}], ["relu", [-1], {}]]
     for name, shapes in _SHAPES:
         for i, to in enumerate(_TYPES):
-            dtypes = (_TYPES[i], _TYPES[(i + 1) % 3])
-            yield Case(
-                f"{name}_{to}",
-                tuple(zip(dtypes, shapes, strict=True)),
-                {"body": add, "to": to, "scales": (0.031, 0.017, 0.043), "zeros": (3, 7, 11)},
-                ("bytes", "normal") if i < 2 else ("normal", "bytes"),
-                _EXACT,
-            )
+            inputs = zip((_TYPES[i], _TYPES[(i + 1) % 3]), shapes, strict=True)
+            attrs = {"body": add, "to": to, "scales": (0.031, 0.017, 0.043), "zeros": (3, 7, 11)}
+            make = ("bytes", "normal") if i < 2 else ("normal", "bytes")
+            yield case(f"{name}_{to}", *inputs, attrs, make=make, nmse=_EXACT)
 
 
-register(
-    Op(
-        _OP,
-        "elementwise ops with broadcasting on numbers of integer grids, one kernel",
-        (1, steps.MOST_INPUTS),
-        _infer,
-        _reference,
-        lambda i, o, a: steps.flops(a["body"], o[0]) + 4 * o[0].size,
-        attrs=(
-            Attr("body", "steps", REQUIRED, "the steps; input k, -1 - j the result of step j"),
-            Attr("to", "str", REQUIRED, "the result's dtype", _TYPES),
-            Attr("scales", "floats", REQUIRED, "of each input and of the result; any number for float32"),
-            Attr("zeros", "ints", REQUIRED, "zero points, likewise"),
-        ),
-        words=_words,
-        bodies={"cpu": Body(_OP, _TYPES, lambda i, o: "f32", prebuilt=_TYPES)},
-        pace={"cpu": "simple"},
-        work=lambda i, o, a: Work(),  # that of its steps
-        program="body",
-        cases=(*_cases(), *_pair_cases()),
-    )
+define(
+    _OP,
+    "elementwise ops with broadcasting on numbers of integer grids, one kernel",
+    (1, steps.MOST_INPUTS),
+    _infer,
+    _reference,
+    lambda i, o, a: steps.flops(a["body"], o[0]) + 4 * o[0].size,
+    attrs=(
+        Attr("body", "steps", REQUIRED, "the steps; input k, -1 - j the result of step j"),
+        Attr("to", "str", REQUIRED, "the result's dtype", _TYPES),
+        Attr("scales", "floats", REQUIRED, "scale of each input and of the result; any number for float32"),
+        Attr("zeros", "ints", REQUIRED, "zero point of each, likewise"),
+    ),
+    words=_words,
+    bodies={"cpu": Body(_OP, _TYPES, lambda i, o: "f32", prebuilt=_TYPES)},
+    pace={"cpu": "simple"},
+    work=lambda i, o, a: Work(),  # the work of the steps counts instead
+    program="body",
+    cases=(*_cases(), *_pair_cases()),
 )

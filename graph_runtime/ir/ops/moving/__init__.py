@@ -1,4 +1,4 @@
 """Ops that move elements and compute nothing: views, copies, parts of tensors, elements at indices.
 
-Read shape (no kernel at all), movement, slicing and fill, then gather and scatter.
+Read shape (ops without kernels), movement, slicing and fill, then gather and scatter.
 """

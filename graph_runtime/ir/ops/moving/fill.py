@@ -1,11 +1,12 @@
-"""Ops that lay elements out anew: broadcast_to tile pad reverse. Their cpu bodies go by element size.
+"""Ops that repeat, pad or reverse elements: broadcast_to tile pad reverse. Their cpu bodies are chosen by
+element size.
 
 C contract (args are x, then the output). Attribute words:
-    broadcast_to   none: the shapes say it
+    broadcast_to   none: the shapes of the args are enough
     tile           none: out[i0, i1, ..] = x[i0 mod n0, i1 mod n1, ..]
     pad            [0] mode: 0 constant, 1 edge, 2 reflect, 3 wrap   [1] the bits of the value
-                   [2 + d] elements before dimension d (negative: as many of x are left out)
-    reverse        the words of slice (slicing.py), whose bodies it runs
+                   [2 + d] elements before dimension d; a negative number leaves out as many elements of x
+    reverse        the words of slice (slicing.py), whose bodies reverse uses
 """
 
 from __future__ import annotations
@@ -15,45 +16,32 @@ import numpy as np
 from ....base import dtypes
 from ...graph import TensorType
 from .. import rules
-from ..registry import REQUIRED, Attr, Body, Case, Op, register
+from ..cases import cases, per_dtype
+from ..registry import REQUIRED, Attr, define
 
 _MODES = ("constant", "edge", "reflect", "wrap")
 
 
 def _movement(name, doc, infer, reference, attrs, words, cases, kernel=None, accepts=None, **traits):
-    """An op that moves elements of any type by the bodies of ``kernel`` (its own by default). ``accepts``:
-    what the one of tt takes."""
-    register(
-        Op(
-            name,
-            doc,
-            (1, 1),
-            infer,
-            reference,
-            lambda i, o, a: 0,
-            attrs=attrs,
-            words=words,
-            bodies={
-                "cpu": Body(kernel or name, rules.ALL, rules.by_bytes),
-                "tt": Body(kernel or name, rules.TT_MOVED, accepts=accepts),
-            },
-            cases=tuple(cases),
-            **{"kind": "movement", "moves": (), "walk": kernel or name, **traits},
-        )
+    """Register an op that moves elements of any type by the bodies of ``kernel`` (by default the op's name).
+    ``accepts``: Body.accepts of the tt body."""
+    kernel = kernel or name
+    define(
+        name,
+        doc,
+        (1, 1),
+        infer,
+        reference,
+        attrs=attrs,
+        words=words,
+        bodies=rules.bodies(kernel, rules.ALL, rules.TT_MOVED, rules.by_bytes, accepts=accepts),
+        cases=tuple(cases),
+        **{"kind": "movement", "moves": (), "walk": kernel, **traits},
     )
 
 
-def _rows(cases, typed):
-    """Cases of float32, then one a dtype; both are (shape, attrs)."""
-    for name, shape, attrs in cases:
-        yield Case(name, (("float32", shape),), attrs, nmse=rules.MOVED)
-    for t in rules.ALL[1:]:
-        yield Case(t, ((t, typed[0]),), typed[1], nmse=rules.MOVED)
-
-
-def _counts(op: str, name: str, values: tuple[int, ...], ndim: int) -> tuple[int, ...]:
-    """Check an attribute of one size or count a dimension."""
-    return rules.limit(op, name, values, ndim, 0)
+def _rows(rows, *typed):
+    return [*cases(rows, rules.MOVED), *per_dtype(rules.ALL[1:], *typed, nmse=rules.MOVED)]
 
 
 # ---------------------------------------------------------------- broadcast_to
@@ -62,7 +50,7 @@ def _counts(op: str, name: str, values: tuple[int, ...], ndim: int) -> tuple[int
 def _broadcast_infer(inputs, attrs):
     (x,) = inputs
     dtype = rules.one_dtype("broadcast_to", inputs, rules.ALL)
-    shape = _counts("broadcast_to", "shape", attrs["shape"], len(attrs["shape"]))
+    shape = rules.limit("broadcast_to", "shape", attrs["shape"], len(attrs["shape"]), 0)
     if len(shape) > rules.MAX_DIMS:
         text = f"shape {list(shape)} has more than {rules.MAX_DIMS} dimensions"
         rules.fail("broadcast_to", text, got=shape)
@@ -87,7 +75,8 @@ _movement(
             ("same", (5, 33), {"shape": (5, 33)}),
             ("empty", (1, 4), {"shape": (0, 4)}),
         ),
-        ((33, 1), {"shape": (2, 33, 40)}),
+        (33, 1),
+        {"shape": (2, 33, 40)},
     ),
     kind="elementwise",
     pace={"cpu": "simple", "tt": "nop"},
@@ -102,7 +91,7 @@ _movement(
 def _tile_infer(inputs, attrs):
     (x,) = inputs
     dtype = rules.one_dtype("tile", inputs, rules.ALL)
-    repeats = _counts("tile", "repeats", attrs["repeats"], len(x.shape))
+    repeats = rules.limit("tile", "repeats", attrs["repeats"], len(x.shape), 0)
     return [TensorType(dtype, tuple(n * r for n, r in zip(x.shape, repeats, strict=True)))]
 
 
@@ -111,7 +100,7 @@ _movement(
     "the tensor, repeated along each dimension",
     _tile_infer,
     lambda x, a: [np.tile(x[0], a["repeats"])],
-    (Attr("repeats", "ints", REQUIRED, "how often, one integer a dimension"),),
+    (Attr("repeats", "ints", REQUIRED, "number of copies, one integer a dimension"),),
     None,
     _rows(
         (
@@ -121,7 +110,8 @@ _movement(
             ("scalar", (), {"repeats": ()}),
             ("nothing", (3, 4), {"repeats": (2, 0)}),
         ),
-        ((5, 33), {"repeats": (2, 2)}),
+        (5, 33),
+        {"repeats": (2, 2)},
     ),
 )
 
@@ -130,7 +120,7 @@ _movement(
 
 
 def _pads(x: TensorType, attrs) -> list[tuple[int, int]]:
-    """(before, after) of each dimension."""
+    """(elements added before, elements added after) for each dimension."""
     pads, ndim = attrs["pads"], len(x.shape)
     rules.limit("pad", "pads", pads, 2 * ndim, 1 - 2**31)
     return list(zip(pads[:ndim], pads[ndim:], strict=True))
@@ -152,7 +142,8 @@ def _pad_infer(inputs, attrs):
 
 
 def _source(n: int, size: int, before: int, mode: str) -> np.ndarray:
-    """For each of ``size`` results along a dimension of n elements: the element it shows, -1: the value."""
+    """int [size]: for each result along a dimension of ``n`` elements, the index of the element that the
+    result copies, -1 for the padding value."""
     at = np.arange(size) - before
     if mode == "edge":
         return np.clip(at, 0, n - 1)
@@ -203,8 +194,8 @@ _movement(
     _pad,
     (
         Attr("pads", "ints", REQUIRED, "elements before each dimension, then after each dimension"),
-        Attr("mode", "str", "constant", "what the new elements are", _MODES),
-        Attr("value", "float", 0.0, "of the new elements of mode constant"),
+        Attr("mode", "str", "constant", "source of the new elements", _MODES),
+        Attr("value", "float", 0.0, "value of the new elements in mode constant"),
     ),
     _pad_words,
     _rows(
@@ -222,7 +213,8 @@ _movement(
             ("scalar", (), {"pads": ()}),
             ("from_nothing", (0, 3), {"pads": (1, 0, 1, 1), "value": 2.0}),
         ),
-        ((5, 33), {"pads": (1, 2, 0, 3), "value": 1.0}),
+        (5, 33),
+        {"pads": (1, 2, 0, 3), "value": 1.0},
     ),
     accepts=_pad_tt,
 )
@@ -231,19 +223,15 @@ _movement(
 # ---------------------------------------------------------------- reverse
 
 
-def _reversed(x: TensorType, attrs) -> tuple[int, ...]:
-    return rules.axes_of("reverse", attrs["axes"], len(x.shape))
-
-
 def _reverse_infer(inputs, attrs):
     rules.one_dtype("reverse", inputs, rules.ALL)
-    _reversed(inputs[0], attrs)
+    rules.axes_of("reverse", attrs["axes"], len(inputs[0].shape))
     return [inputs[0]]
 
 
 def _reverse_words(inputs, outputs, attrs):
     (x,) = inputs
-    turned = _reversed(x, attrs)
+    turned = rules.axes_of("reverse", attrs["axes"], len(x.shape))
     pairs = [(n - 1, -1) if d in turned and n > 1 else (0, 1) for d, n in enumerate(x.shape)]
     return [word for pair in pairs for word in pair]
 
@@ -262,7 +250,8 @@ _movement(
             ("both", (3, 33, 40), {"axes": (1, 2)}),
             ("empty", (0, 3), {"axes": (0,)}),
         ),
-        ((5, 33), {"axes": (0, 1)}),
+        (5, 33),
+        {"axes": (0, 1)},
     ),
     kernel="slice",
 )

@@ -1,8 +1,8 @@
 """The reshape family: reshape flatten squeeze unsqueeze. The elements stay where they are, so these are __nop
-nodes: no kernel.
+nodes without a kernel.
 
-On a device whose layout makes the two images differ (tiles), the layout pass puts a relayout copy in their
-place.
+On a device whose layout (tiles) places the elements of the two shapes differently, the layout pass replaces
+the node by a relayout copy.
 """
 
 from __future__ import annotations
@@ -13,35 +13,29 @@ from typing import Any
 
 from ...graph import TensorType
 from .. import rules
-from ..registry import REQUIRED, Attr, Case, Op, register
+from ..cases import cases
+from ..registry import REQUIRED, Attr, define
 
 
 def _reshape(inputs, attrs):
-    """ONNX: 0 keeps the dimension at that position unless allowzero says that it is one, -1 takes what is
-    left."""
+    """The new shape by ONNX's rules. A 0 keeps the size of the dimension at its position; with allowzero a 0
+    is a size of 0. A -1 is the size that uses up all elements."""
     x, wanted, kept = inputs[0], attrs["shape"], not attrs["allowzero"]
     dims = []
     for d, n in enumerate(wanted):
         if n < -1:
             rules.fail("reshape", f"shape {list(wanted)} has a dimension below -1", got=wanted)
         if n == 0 and kept and d >= len(x.shape):
-            rules.fail(
-                "reshape",
-                f"shape {list(wanted)} keeps dimension {d}, but {x} has {len(x.shape)} dimensions",
-                got=wanted,
-            )
+            text = f"shape {list(wanted)} keeps dimension {d}, but {x} has {len(x.shape)} dimensions"
+            rules.fail("reshape", text, got=wanted)
         dims.append(x.shape[d] if n == 0 and kept else n)
     known = math.prod(n for n in dims if n != -1)
     if dims.count(-1) > 1 or (-1 in dims and (known == 0 or x.size % known)):
         rules.fail("reshape", f"-1 in shape {list(wanted)} cannot be worked out from {x}", got=wanted)
     dims = [x.size // known if n == -1 else n for n in dims]
     if math.prod(dims) != x.size:
-        rules.fail(
-            "reshape",
-            f"{x} has {x.size} elements, shape {list(wanted)} has {math.prod(dims)}",
-            got=wanted,
-            wanted=x.size,
-        )
+        text = f"{x} has {x.size} elements, shape {list(wanted)} has {math.prod(dims)}"
+        rules.fail("reshape", text, got=wanted, wanted=x.size)
     return tuple(dims)
 
 
@@ -73,11 +67,11 @@ def _unsqueeze(inputs, attrs):
 
 
 def exactly(shape: Sequence[int]) -> dict[str, Any]:
-    """The attributes of a reshape to these sizes, of which one may be zero."""
+    """Attributes of a reshape to exactly these sizes, even if a size is zero."""
     return {"shape": list(shape), "allowzero": True} if 0 in shape else {"shape": list(shape)}
 
 
-def _nop(name, doc, shape_of, attr, cases, more=()):
+def _nop(name, doc, shape_of, attr, rows, more=()):
     def infer(inputs, attrs):
         return [TensorType(inputs[0].dtype, shape_of(inputs, attrs))]
 
@@ -85,25 +79,18 @@ def _nop(name, doc, shape_of, attr, cases, more=()):
         x = arrays[0]
         return [x.reshape(shape_of([TensorType(x.dtype.name, x.shape)], attrs))]
 
-    rows = tuple(
-        Case(case, (("float32", shape),), {} if value is None else {attr.name: value}, nmse=rules.MOVED)
-        for case, shape, value in cases
-    )
-    register(
-        Op(
-            name,
-            doc,
-            (1, 1),
-            infer,
-            reference,
-            lambda i, o, a: 0,
-            attrs=(attr, *more),
-            inplace=(0,),
-            is_nop=True,
-            moves=(),
-            pace={"cpu": "simple"},
-            cases=rows,
-        )
+    define(
+        name,
+        doc,
+        (1, 1),
+        infer,
+        reference,
+        attrs=(attr, *more),
+        inplace=(0,),
+        is_nop=True,
+        moves=(),
+        pace={"cpu": "simple"},
+        cases=tuple(cases(rows, rules.MOVED)),
     )
 
 
@@ -111,35 +98,44 @@ _nop(
     "reshape",
     "the same elements in another shape",
     _reshape,
-    Attr("shape", "ints", REQUIRED, "the new shape; 0 keeps a dimension, one -1 takes what is left"),
+    Attr("shape", "ints", REQUIRED, "the new shape; 0 keeps a dimension, one -1 takes all other elements"),
     (
-        ("split", (4, 33), (2, 2, -1)),
-        ("join", (3, 5, 40), (0, -1)),
-        ("scalar", (1, 1), ()),
-        ("tiles", (64, 33), (2, 32, 33)),
-        ("ragged", (65, 40), (40, 65)),
-        ("empty", (4, 0), (2, 0)),
+        ("split", (4, 33), {"shape": (2, 2, -1)}),
+        ("join", (3, 5, 40), {"shape": (0, -1)}),
+        ("scalar", (1, 1), {"shape": ()}),
+        ("tiles", (64, 33), {"shape": (2, 32, 33)}),
+        ("ragged", (65, 40), {"shape": (40, 65)}),
+        ("empty", (4, 0), {"shape": (2, 0)}),
     ),
-    (Attr("allowzero", "bool", False, "a 0 in shape is a size, and keeps no dimension"),),
+    (Attr("allowzero", "bool", False, "a 0 in shape is a size and keeps no dimension"),),
 )
 _nop(
     "flatten",
     "a matrix: the dimensions before axis, and those from axis on",
     _flatten,
     Attr("axis", "int", 1, "the first dimension of the second group"),
-    (("images", (3, 4, 5, 6), None), ("front", (3, 40), 0), ("back", (2, 3, 40), -1), ("scalar", (), 0)),
+    (
+        ("images", (3, 4, 5, 6)),
+        ("front", (3, 40), {"axis": 0}),
+        ("back", (2, 3, 40), {"axis": -1}),
+        ("scalar", (), {"axis": 0}),
+    ),
 )
 _nop(
     "squeeze",
     "drop dimensions of size 1",
     _squeeze,
-    Attr("axes", "ints", None, "which; all of size 1 by default"),
-    (("all", (1, 33, 1, 40), None), ("one", (1, 33, 1), (-1,))),
+    Attr("axes", "ints", None, "dimensions to drop; all of size 1 by default"),
+    (("all", (1, 33, 1, 40)), ("one", (1, 33, 1), {"axes": (-1,)})),
 )
 _nop(
     "unsqueeze",
     "add dimensions of size 1",
     _unsqueeze,
-    Attr("axes", "ints", REQUIRED, "where in the new shape"),
-    (("ends", (33, 40), (0, -1)), ("middle", (3, 65), (1,)), ("scalar", (), (0,))),
+    Attr("axes", "ints", REQUIRED, "their places in the new shape"),
+    (
+        ("ends", (33, 40), {"axes": (0, -1)}),
+        ("middle", (3, 65), {"axes": (1,)}),
+        ("scalar", (), {"axes": (0,)}),
+    ),
 )

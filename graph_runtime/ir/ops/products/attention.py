@@ -1,16 +1,21 @@
 """attention: softmax(q k^T scale + bias) v.
 
 C contract (args: q [.., s, d], k [.., t, d], v [.., t, e], optional bias that broadcasts to [.., s, t]; then
-the output [.., s, e]; nargs tells). The leading dimensions broadcast as in numpy. Attribute words:
-    attention    [0] scale, the bits of a double [1] causal: query i sees keys 0 .. i only [2] heads that lie
-                 beside each other, 0: none do; if any [3] d [4] e, and for each of q, k, v and the output the
-                 first head's first column and the columns from head to head; then, on tt, where none do,
-                 those of numerics.py, whose fidelity and Dst are both products'
-With heads beside each other (cpu only) a tensor is [.., rows, columns], as the product before makes it, and
-its heads are the last of the leading dimensions, which it does not have; of a tensor that has them as a
-dimension the step is 0. So q, k and v may be one tensor.
-Sums are in float32 (float64 of float64). A query that sees no key at all gives NaN. On tt scores and weights
-are float32 in L1, whatever format the tensors have.
+the output [.., s, e]; nargs tells whether there is a bias). The leading dimensions broadcast as in numpy.
+Attribute words:
+    attention    [0] scale, the bits of a double
+                 [1] causal: query i sees only keys 0 .. i
+                 [2] number of heads beside each other, 0 for none. Only if there are any, these words follow:
+                 [3] d [4] e, and for each of q, k, v and the output the first column of the first head and
+                 the number of columns from one head to the next.
+                 On tt, which takes no heads beside each other, the words of numerics.py for both products
+                 follow
+With heads beside each other (cpu only) a tensor is [.., rows, columns], as the product before attention made
+it, and one tensor may be q, k and v at the same time. Such a tensor counts as one whose last leading
+dimension is the heads. If a tensor has a dimension for the heads, its number of columns from head to head is
+given as 0. Sums are in float32 (float64
+for float64). A query that sees no key gives NaN. On tt scores and weights are float32 in L1, whatever format
+the tensors have.
 """
 
 from __future__ import annotations
@@ -22,17 +27,18 @@ import numpy as np
 
 from ...graph import TensorType
 from .. import rules
+from ..cases import case, per_dtype
 from ..numerics import ATTRS
-from ..registry import Attr, Body, Case, Op, register
+from ..registry import Attr, Body, define
 from ..work import SOFTMAX, Product, Work, each, tiles_of
-from .packed import PANEL, PANEL_ROWS
+from .packed import PANEL, PANEL_ROWS, float32_body
 
 _NMSE = rules.SUMMED | {"float32": rules.ROUNDED | {"cpu": 1e-11, "tt/f32": 1e-11}}
-_ROUNDED = _NMSE["float32"] | {"cpu": 5e-5}  # operands of both products may have 8 bits
+_ROUNDED = _NMSE["float32"] | {"cpu": 5e-5}  # bound if both products round operands to 8 bits
 
 
 def _apart(inputs, attrs):
-    """q, k, v and what else there is with heads as a dimension."""
+    """The types of all inputs, with the heads as a dimension of their own."""
     if not attrs["heads"]:
         return list(inputs)
     count, d, e, *lie = attrs["heads"]
@@ -45,12 +51,12 @@ def _apart(inputs, attrs):
 
 
 def _check_heads(inputs, attrs):
-    """Raise GraphError unless the columns that ``heads`` names are there."""
+    """Raise GraphError unless the inputs have the columns that ``heads`` requires."""
     heads = attrs["heads"]
     if not heads:
         return
     if len(heads) != 11 or min(heads) < 0 or not heads[0]:
-        text = "heads are their number, d, e, and of q, k, v and the output the first column and the step"
+        text = "heads must be their number, d, e, and first column and step of each of q, k, v and the output"
         rules.fail("attention", f"{text}: 11 numbers, got {list(heads)}", got=heads)
     count, d, e, *lie = heads
     if lie[6:] not in ([0, 0], [0, e]):
@@ -65,9 +71,7 @@ def _check_heads(inputs, attrs):
 def _infer(inputs, attrs):
     dtype = rules.one_dtype("attention", inputs, rules.FLOATS)
     for name, t in zip("qkv", inputs, strict=False):
-        if len(t.shape) < 2:
-            text = f"{name} must have at least 2 dimensions [..,rows,columns], got {t}"
-            rules.fail("attention", text, got=t.shape)
+        rules.at_least("attention", name, t, 2, "..,rows,columns")
     _check_heads(inputs, attrs)
     *batch, s, e = _together(_apart(inputs, attrs))
     if attrs["heads"] and batch[-1:] != [attrs["heads"][0]]:
@@ -77,14 +81,14 @@ def _infer(inputs, attrs):
 
 
 def _together(inputs):
-    """The shape [.., s, e] of the result."""
+    """The shape [.., s, e] of the result, with the heads as a leading dimension."""
     q, k, v = inputs[:3]
     (s, d), (t, e) = q.shape[-2:], v.shape[-2:]
     if k.shape[-2:] != (t, d):
         text = f"k must be [..,{t},{d}] (rows of v, columns of q), got {k}"
         rules.fail("attention", text, got=k.shape, wanted=(t, d))
     if not t * d:
-        rules.fail("attention", f"there is nothing to attend to in {k}", got=k.shape)
+        rules.fail("attention", f"k must have rows and columns, got {k}", got=k.shape)
     batch = rules.broadcast("attention", *(x.shape[:-2] for x in (q, k, v)))
     if len(inputs) == 4:
         bias, wanted = inputs[3].shape, (*batch, s, t)
@@ -103,7 +107,7 @@ def _scale(inputs, attrs) -> float:
 
 
 def _columns(x, count, first, step, columns):
-    """Heads that lie beside each other in rows, as a dimension before these."""
+    """The array with the heads, which lie beside each other in its rows, as a dimension before the rows."""
     if not step:
         return x
     return np.stack([x[..., first + i * step :][..., :columns] for i in range(count)], -3)
@@ -137,7 +141,7 @@ def _weighed(q, k, v, bias, arrays, attrs):
 
 
 def _sizes(i, a):
-    """Heads, queries, keys, columns of q and of v."""
+    """(heads, queries, keys, columns of q, columns of v): the number of each."""
     apart = _apart(i, a)
     *batch, s, e = _together(apart)
     return math.prod(batch), s, *apart[1].shape[-2:], e
@@ -147,20 +151,20 @@ _STRIP, _SLOTS = 128, 16  # GR_STRIP, GR_SLOTS of native/kernels/cpu/attention_p
 
 
 def _panels_scratch(i, o, a):
-    """Bytes of _SLOTS slots: keys and values of a head in panels, and the scores of a strip."""
+    """Bytes for _SLOTS slots, each with the keys and values of one head in panels, and the scores of a strip
+    of queries."""
     _, s, t, d, e = _sizes(i, a)
     t_panels, e_panels = -(-t // PANEL), -(-e // PANEL)
     return _SLOTS * (t_panels * d + e_panels * t + t_panels * min(s, _STRIP)) * PANEL * 4
 
 
-_PANELS = Body(
-    "attention_panels", ("float32",), rules.by_dtype, scratch=_panels_scratch, prebuilt=("float32",)
-)
+_PANELS = float32_body("attention_panels", epilogue=False, scratch=_panels_scratch)
 _PAIRS = replace(_PANELS, name="attention_pairs", rounds=_PANELS.name)
 
 
 def _work(i, o, a):
-    """Both products are one of s x (d + e) by t in multiplications; between them a softmax of the scores."""
+    """A product of s x (d + e) by t, which has as many multiplications as both products together, and a
+    softmax of the scores."""
     batch, rows, keys, depth, columns = _sizes(i, a)
     scores = (batch, rows, keys)
     biased = each(tiles_of(scores), "add") if len(i) == 4 else ()
@@ -172,7 +176,7 @@ def _prefers(i, a):
 
 
 def softmax_flops(inputs, outputs, attrs) -> int:
-    """Those between both products: 8 a score."""
+    """Number of operations between the two products: 8 for each score."""
     heads, rows, keys, _, _ = _sizes(inputs, attrs)
     return 8 * heads * rows * keys
 
@@ -183,10 +187,11 @@ def _flops(i, o, a):
 
 
 def _refuse_heads(i, o, a):
-    return "heads lie beside each other" if a["heads"] else None
+    return "it takes no heads beside each other (heads)" if a["heads"] else None
 
 
-_JOINT = ((2, 131, 75),) * 3  # queries, keys and values of a head side by side
+_JOINED = 3, 7, 11, 0, 25, 7, 25, 14, 25, 0, 11
+_JOINT = ((2, 131, 75),) * 3  # q, k and v, each with its heads side by side
 
 
 def _cases():
@@ -199,51 +204,41 @@ def _cases():
         ("shared_keys", (2, 4, 5, 8), (2, 1, 40, 8), (1, 40, 300), None, {}),
         ("one", (1, 64), (40, 64), (40, 64), None, {}),
         ("beside", (2, 33, 48), (2, 35, 48), (2, 35, 48), None, {"heads": (3, 16, 16, *(0, 16) * 4)}),
-        ("joint", *_JOINT, None, {"heads": (3, 7, 11, 0, 25, 7, 25, 14, 25, 0, 11)}),
-        (
-            "joint_mask",
-            *_JOINT,
-            (3, 1, 131),
-            {"heads": (3, 7, 11, 0, 25, 7, 25, 14, 25, 0, 11), "scale": 0.3},
-        ),
+        ("joint", *_JOINT, None, {"heads": _JOINED}),
+        ("joint_mask", *_JOINT, (3, 1, 131), {"heads": _JOINED, "scale": 0.3}),
         ("joint_planes", *_JOINT, None, {"heads": (3, 7, 11, 0, 25, 7, 25, 14, 25, 0, 0), "causal": True}),
         ("some_beside", (3, 5, 8), (40, 24), (1, 40, 9), None, {"heads": (3, 8, 9, 0, 0, 0, 8, 0, 0, 0, 9)}),
         ("empty", (0, 3, 8), (0, 5, 8), (0, 5, 8), None, {}),
     ):
         shapes = (q, k, v) if bias is None else (q, k, v, bias)
-        yield Case(name, tuple(("float32", s) for s in shapes), attrs, nmse=_NMSE["float32"])
-        for body, nmse in ((_PANELS, _NMSE["float32"]), (_PAIRS, _ROUNDED)):
-            named = attrs | {"kernel": body.name}
-            kind = body.name.removeprefix("attention_")
-            yield Case(f"{kind}_{name}", tuple(("float32", s) for s in shapes), named, nmse=nmse)
-    for t in rules.FLOATS[1:]:
-        yield Case(t, ((t, (3, 9, 16)), (t, (3, 33, 16)), (t, (3, 33, 8)), (t, (9, 33))), nmse=_NMSE[t])
+        yield case(name, *shapes, attrs, nmse=_NMSE)
+        for kind, nmse in (("panels", _NMSE), ("pairs", _ROUNDED)):
+            yield case(f"{kind}_{name}", *shapes, attrs | {"kernel": f"attention_{kind}"}, nmse=nmse)
+    yield from per_dtype(rules.FLOATS[1:], (3, 9, 16), (3, 33, 16), (3, 33, 8), (9, 33), nmse=_NMSE)
 
 
-register(
-    Op(
-        "attention",
-        "softmax(q k^T scale + bias) v",
-        (3, 4),
-        _infer,
-        _attention,
-        _flops,
-        attrs=(
-            Attr("scale", "float", None, "factor of the scores; 1 / sqrt(d) by default"),
-            Attr("causal", "bool", False, "query i sees keys 0 .. i only"),
-            Attr("heads", "ints", (), "how heads lie beside each other in rows, on cpu (docs/cpu.md)"),
-            *ATTRS,
-        ),
-        words=lambda i, o, a: [rules.float_word(_scale(i, a)), int(a["causal"]), *(a["heads"] or (0,))],
-        bodies={
-            "cpu": Body("attention", rules.FLOATS, rules.by_dtype),
-            "tt": Body("attention", rules.TT_FLOATS, accepts=_refuse_heads, numerics=True),
-        },
-        variants={"cpu": (_PANELS, _PAIRS)},
-        pace={"cpu": "simple"},
-        work=_work,
-        parts="attention",
-        prefers=_prefers,
-        cases=tuple(_cases()),
-    )
+define(
+    "attention",
+    "softmax(q k^T scale + bias) v",
+    (3, 4),
+    _infer,
+    _attention,
+    _flops,
+    attrs=(
+        Attr("scale", "float", None, "factor of the scores; 1 / sqrt(d) by default"),
+        Attr("causal", "bool", False, "query i sees keys 0 .. i only"),
+        Attr("heads", "ints", (), "places of heads beside each other in rows, on cpu (docs/cpu.md)"),
+        *ATTRS,
+    ),
+    words=lambda i, o, a: [rules.float_word(_scale(i, a)), int(a["causal"]), *(a["heads"] or (0,))],
+    bodies={
+        "cpu": Body("attention", rules.FLOATS, rules.by_dtype),
+        "tt": Body("attention", rules.TT_FLOATS, accepts=_refuse_heads, numerics=True),
+    },
+    variants={"cpu": (_PANELS, _PAIRS)},
+    pace={"cpu": "simple"},
+    work=_work,
+    parts="attention",
+    prefers=_prefers,
+    cases=tuple(_cases()),
 )

@@ -1,12 +1,14 @@
 """Weights of quantized products in panels of bytes, as the cpu's kernels read them
 (native/kernels/byte_panels.h).
 
-A weight is numbers less their zero point, int16 of -255 .. 255. A panel is 32 output columns: int8
-[ceil(n / 32), ceil(k / 4) + 2, 128], four rows of k beside each other, element (p, c) of a panel at
-[p // 4, 4 * c + p % 4], zeros behind k. A column that does not fit into a byte is shifted by one number.
-The last two rows are 32 int32 each: the sum of each column as it was, and its shift. k is (kernel row,
-kernel column, channel); of a depthwise weight (kernel column, kernel row), the rows filled up to a multiple
-of four.
+A weight consists of numbers less their zero point, int16 of -255 .. 255. A panel holds 32 output columns, so
+panels are int8 [ceil(n / 32), ceil(k / 4) + 2, 128]. Four rows of k are beside each other: element (p, c) of
+a panel is at [p // 4, 4 * c + p % 4], and zeros follow the last row. If the numbers of a column do not fit
+into bytes, the column's shift, one number, is added to all of them. The last two rows are 32 int32 each: the
+sum of each column before the shift, and the shift of each column.
+
+k is (kernel row, kernel column, channel). For a depthwise weight it is (kernel column, kernel row), with the
+kernel rows filled up to a multiple of four.
 """
 
 from __future__ import annotations
@@ -16,30 +18,21 @@ import numpy as np
 from ....base.errors import GraphError
 from ...graph import TensorType
 
-__all__ = [
-    "MOST_K",
-    "MOST_TAPS",
-    "bytes_type",
-    "depthwise_k",
-    "drawn_panels",
-    "pack_bytes",
-    "pack_convolution",
-    "unpack_bytes",
-    "unpack_convolution",
-]
-
 PANEL = 32  # GR_BYTES_PANEL
-MOST_K = (2**31 - 1) // 255**2  # so many products of a byte and a number of -255 .. 255 fit into int32
-MOST_TAPS = 128  # of depthwise kernels: fours of rows times the columns that a window spans
+MOST_K = (
+    2**31 - 1
+) // 255**2  # most products of a byte and a number of -255 .. 255 whose sum fits into int32
+MOST_TAPS = 128  # most taps of a depthwise kernel: its rows, in fours, times the columns that a window spans
 
 
 def bytes_type(n: int, k: int) -> TensorType:
-    """The type of a weight of ``n`` output columns and ``k`` products each, in panels of bytes."""
+    """The type, in panels of bytes, of a weight with ``n`` output columns of ``k`` numbers each."""
     return TensorType("int8", (-(-n // PANEL), -(-k // 4) + 2, 4 * PANEL))
 
 
 def pack_bytes(w: np.ndarray) -> np.ndarray:
-    """A weight int16 [n, k] in panels. Raises GraphError for a column whose numbers span more than 255."""
+    """A weight int16 [n, k] in panels. Raises GraphError for a column whose range of numbers exceeds a
+    byte's."""
     n, k = w.shape
     wide = w.astype(np.int32)
     least = wide.min(axis=1, initial=0)
@@ -61,7 +54,7 @@ def _last_rows(sums: np.ndarray, shift: np.ndarray, panels: int) -> np.ndarray:
 
 
 def unpack_bytes(panels: np.ndarray, n: int, k: int) -> np.ndarray:
-    """int16 [n, k] of ``pack_bytes``."""
+    """The weight int16 [n, k] that ``pack_bytes`` packed."""
     count = panels.shape[0]
     shift = np.ascontiguousarray(panels[:, -1:, :]).view(np.int32).reshape(-1)[:n]
     body = panels[:, :-2, :].reshape(count, -1, PANEL, 4).transpose(0, 2, 1, 3).reshape(count * PANEL, -1)
@@ -69,12 +62,13 @@ def unpack_bytes(panels: np.ndarray, n: int, k: int) -> np.ndarray:
 
 
 def depthwise_k(kernel: tuple[int, int]) -> int:
-    """The k of a depthwise weight in panels."""
+    """The k of a depthwise weight with this kernel in panels."""
     return -(-kernel[0] // 4) * 4 * kernel[1]
 
 
 def pack_convolution(w: np.ndarray, depthwise: bool) -> np.ndarray:
-    """A weight int16 [o, channels, kh, kw] of one group, or of groups of one channel, in panels."""
+    """A weight int16 [o, channels, kh, kw] in panels. The weight has one group or, if ``depthwise``, groups
+    of one channel."""
     o, _, kh, kw = w.shape
     if not depthwise:
         return pack_bytes(w.transpose(0, 2, 3, 1).reshape(o, -1))
@@ -82,7 +76,7 @@ def pack_convolution(w: np.ndarray, depthwise: bool) -> np.ndarray:
     filled[:, :, :kh] = w[:, 0].transpose(0, 2, 1)
     packed = pack_bytes(filled.reshape(o, -1))
     shift = np.ascontiguousarray(packed[:, -1, :]).view(np.int32).reshape(-1)
-    if shift.any():  # bytes of taps that are not there stay 0: what they are multiplied with is no element
+    if shift.any():  # bytes that fill up rows stay 0: no taps belong to them
         body = packed[:, :-2, :].reshape(len(packed), kw, -1, PANEL, 4)
         rows = np.arange(body.shape[2] * 4).reshape(-1, 4) >= kh
         body[...] = np.where(rows[None, None, :, None, :], 0, body)
@@ -90,7 +84,8 @@ def pack_convolution(w: np.ndarray, depthwise: bool) -> np.ndarray:
 
 
 def unpack_convolution(panels: np.ndarray, o: int, channels: int, kernel: tuple[int, int]) -> np.ndarray:
-    """int16 [o, channels, kh, kw]; ``channels`` 0: of a depthwise weight."""
+    """The weight int16 [o, channels, kh, kw] that ``pack_convolution`` packed; ``channels``: number of
+    channels; 0 for a depthwise weight."""
     kh, kw = kernel
     if channels:
         return unpack_bytes(panels, o, kh * kw * channels).reshape(o, kh, kw, channels).transpose(0, 3, 1, 2)
@@ -99,8 +94,9 @@ def unpack_convolution(panels: np.ndarray, o: int, channels: int, kernel: tuple[
 
 
 def drawn_panels(t: TensorType, rng: np.random.Generator, k: int, kernel_rows: int = 0) -> np.ndarray:
-    """Random panels of type ``t`` of weights of ``k`` rows, every fourth column shifted or none, which have
-    kernels of their own; of a depthwise kernel of ``kernel_rows`` where that is not 0."""
+    """Random panels of type ``t``, of weights with ``k`` rows. Either every fourth column or no column is
+    shifted, because these two kinds of weights have kernels of their own. ``kernel_rows``: number of rows of
+    a depthwise kernel; 0 for other weights."""
     n = t.shape[0] * PANEL
     w = rng.integers(-128, 128, (n, k)).astype(np.int16)
     if rng.integers(2):

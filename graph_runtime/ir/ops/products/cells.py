@@ -1,5 +1,5 @@
-"""What lstm, gru and rnn are made of: gates, states and functions, weights in panels, what a tt core holds of
-them."""
+"""Parts of lstm, gru and rnn: their gates, states and functions, weights in panels, and the part of the
+weights that a tt core holds."""
 
 from __future__ import annotations
 
@@ -12,35 +12,13 @@ import numpy as np
 from ...graph import TensorType
 from ..registry import Attr, Op, get, require
 from .byte_panels import bytes_type, pack_bytes, unpack_bytes
-from .packed import PANEL, panel_type, unpack
-
-__all__ = [
-    "CELLS",
-    "CELL_BYTES",
-    "CELL_ROWS",
-    "FUNCTIONS",
-    "Cell",
-    "apply_function",
-    "byte_panels_of",
-    "flags_of",
-    "function_attrs",
-    "function_numbers",
-    "held_columns",
-    "is_in_bytes",
-    "pack_recurrent",
-    "pack_recurrent_bytes",
-    "pack_scales",
-    "panels_of",
-    "plain_of",
-    "real_of_bytes",
-    "round_up",
-    "state_in_bytes",
-]
+from .packed import PANEL, pack, panel_type, unpack
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """``gates``, ``states``: how many. ``functions``: the names of those of one direction by default."""
+    """A kind of cell. ``gates``, ``states``: numbers of its gates and states; ``functions``: names of the
+    default functions of one direction."""
 
     gates: int
     states: int
@@ -55,7 +33,7 @@ CELLS = {
 
 
 def flags_of(attrs: Mapping[str, Any]) -> int:
-    """Which inputs follow the states, and how the cell computes."""
+    """The flags word: bits for the inputs that follow the states, and for variants of the cell."""
     named = (("peepholes", 1), ("lengths", 2), ("input_forget", 4), ("linear_before_reset", 8))
     return sum(bit for name, bit in named if attrs.get(name))
 
@@ -63,8 +41,8 @@ def flags_of(attrs: Mapping[str, Any]) -> int:
 # ---------------------------------------------------------------- functions
 
 
-# what gates go through, in the order of C's codes: ops of the registry, but for affine (alpha x + beta) and
-# scaled_tanh (alpha tanh(beta x))
+# functions of gates, in the order of their codes in C: each is an op of the registry, except affine (alpha x
+# + beta) and scaled_tanh (alpha tanh(beta x))
 FUNCTIONS = (
     *"sigmoid tanh relu affine leaky_relu thresholded_relu scaled_tanh".split(),
     *"hard_sigmoid elu softsign softplus".split(),
@@ -72,7 +50,7 @@ FUNCTIONS = (
 
 
 def function_numbers(name: str) -> tuple[float, float]:
-    """A function's alpha and beta where none are given: ONNX's."""
+    """Default (alpha, beta) of a function, as in ONNX."""
     op = get(name)
     if op is None:
         return 1.0, float(name == "scaled_tanh")
@@ -85,7 +63,7 @@ def _numbers(op: Op) -> list[Attr]:
 
 
 def function_attrs(name: str, alpha: float, beta: float) -> dict[str, float]:
-    """The two numbers as attributes of the function's op."""
+    """The attributes of the function's op for ``alpha`` and ``beta``."""
     return dict(zip((attr.name for attr in _numbers(require(name))), (alpha, beta), strict=False))
 
 
@@ -99,31 +77,25 @@ def apply_function(name: str, alpha: float, beta: float, x: np.ndarray) -> np.nd
 
 
 def _parts(op: str, hidden: int) -> tuple[int, ...]:
-    """Columns that have panels of their own: a gru multiplies its hidden gate apart."""
+    """Numbers of columns, for each part of the weights with panels of its own. A gru has two parts, because
+    it multiplies its hidden gate separately."""
     return (2 * hidden, hidden) if op == "gru" else (CELLS[op].gates * hidden,)
 
 
 def panels_of(op: str, directions: int, hidden: int) -> TensorType:
-    """The type of weights in panels, those of one direction behind those of the other."""
+    """The type of weights in panels, with one direction after the other."""
     panels = sum(-(-n // PANEL) for n in _parts(op, hidden))
     return panel_type(directions * panels * PANEL, hidden)
 
 
 def pack_recurrent(op: str, weights: np.ndarray) -> np.ndarray:
-    """Panels of weights [D, G H, H]."""
-    hidden, found = weights.shape[2], []
-    for one in weights:
-        start = 0
-        for n in _parts(op, hidden):
-            padded = np.zeros((-(-n // PANEL) * PANEL, hidden), weights.dtype)
-            padded[:n] = one[start : start + n]
-            found.append(padded.reshape(-1, PANEL, hidden).transpose(0, 2, 1))
-            start += n
-    return np.ascontiguousarray(np.concatenate(found))
+    """Weights [D, G H, H] in panels."""
+    parts = _columns(op, weights.shape[2])
+    return np.concatenate([pack(one[start:end]) for one in weights for start, end in parts])
 
 
 def plain_of(op: str, panels: np.ndarray, directions: int, hidden: int) -> np.ndarray:
-    """[D, G H, H] of panels."""
+    """The weights [D, G H, H] that ``panels`` hold."""
     found, start = [], 0
     for _ in range(directions):
         rows = []
@@ -139,36 +111,34 @@ def plain_of(op: str, panels: np.ndarray, directions: int, hidden: int) -> np.nd
 
 
 def is_in_bytes(weights: TensorType, attrs: Mapping[str, Any]) -> bool:
-    """Whether the weights of a cell that may round its state are in panels of bytes."""
+    """Whether the weights are in panels of bytes, which only a cell that may round its state (``narrow``)
+    has."""
     return bool(attrs.get("narrow") and attrs["packed"]) and weights.dtype == "int8"
 
 
 def byte_panels_of(op: str, directions: int, hidden: int) -> TensorType:
-    """The type of weights in panels of bytes, in the order of those of floats."""
+    """The type of weights in panels of bytes, which have the order of float panels."""
     return bytes_type(panels_of(op, directions, hidden).shape[0] * PANEL, hidden)
 
 
 def pack_recurrent_bytes(op: str, numbers: np.ndarray) -> np.ndarray:
-    """Panels of weights less their zero points, int16 [D, G H, H]."""
+    """Weights less their zero points, int16 [D, G H, H], in panels of bytes."""
     parts = _columns(op, numbers.shape[2])
     return np.concatenate([pack_bytes(one[start:end]) for one in numbers for start, end in parts])
 
 
 def pack_scales(op: str, scales: np.ndarray) -> np.ndarray:
-    """[panels, 32] of the scales [D, G H] of the columns of panels, zeros behind them."""
-    found, hidden = [], scales.shape[1] // CELLS[op].gates
-    for one in scales:
-        for start, end in _columns(op, hidden):
-            padded = np.zeros(-(-(end - start) // PANEL) * PANEL, np.float32)
-            padded[: end - start] = one[start:end]
-            found.append(padded)
+    """Scales [D, G H] as [panels, 32], in the order of the panels' columns; zeros for columns that fill up a
+    panel."""
+    parts = _columns(op, scales.shape[1] // CELLS[op].gates)
+    found = [pack(one[start:end, None].astype(np.float32)) for one in scales for start, end in parts]
     return np.concatenate(found).reshape(-1, PANEL)
 
 
 def real_of_bytes(
     op: str, panels: np.ndarray, scales: np.ndarray, directions: int, hidden: int
 ) -> np.ndarray:
-    """float64 [D, G H, H] of panels of bytes and their scales."""
+    """The weights float64 [D, G H, H] that panels of bytes and their scales hold."""
     numbers = unpack_bytes(panels, len(panels) * PANEL, hidden) * scales.reshape(-1, 1).astype(np.float64)
     each = len(panels) // directions * PANEL
     starts = np.cumsum([0, *(-(-n // PANEL) * PANEL for n in _parts(op, hidden))])
@@ -177,13 +147,14 @@ def real_of_bytes(
 
 
 def state_in_bytes(h: np.ndarray) -> np.ndarray:
-    """The state of each row on the grid of 127 steps to each side of 0 that fits its greatest number."""
+    """The state with each row rounded to a grid of 127 steps on each side of 0, whose last step is the row's
+    largest magnitude."""
     scale = (np.abs(h).max(axis=1, keepdims=True) / 127).astype(np.float32).astype(np.float64)
     return np.rint(h / np.where(scale > 0, scale, 1)) * scale
 
 
 def _columns(op: str, hidden: int) -> list[tuple[int, int]]:
-    """(first, last + 1) of the columns of each part."""
+    """(first, last + 1): the columns of each part."""
     ends = np.cumsum(_parts(op, hidden)).tolist()
     return list(zip([0, *ends], ends, strict=False))
 
@@ -196,8 +167,8 @@ CELL_BYTES, CELL_ROWS = 655360, 32  # GR_TT_CELL_BYTES, GR_TT_CELL_ROWS of nativ
 def held_columns(
     op: str, batch: int, hidden: int, flags: int, parts: tuple[int, int] = (1, 1)
 ) -> tuple[int, int]:
-    """(columns of the weights that a tt core has in its L1 at a time, bytes that the core then takes).
-    ``parts``: what the weights and the state are kept in (gr_passes_of)."""
+    """(number of columns of the weights that a tt core holds in L1 at a time, bytes of L1 that the core then
+    uses). ``parts``: number of parts in which the weights and the state are kept (gr_passes_of)."""
     rows, depth, columns = min(CELL_ROWS, batch), round_up(hidden), round_up(CELLS[op].gates * hidden)
     states = 1 + (op == "lstm") + parts[1]
     floats = rows * (states * depth + columns) + 32 * depth

@@ -1,4 +1,4 @@
-"""Convolutions beside conv2d: conv3d, conv_transpose2d, conv2d_backward_weight.
+"""Convolutions other than conv2d: conv3d, conv_transpose2d, conv2d_backward_weight.
 
 C contract. Attribute words:
     conv3d                   args x [N,C,D,H,W], w [O,C/group,KD,KH,KW], optional bias [O], y
@@ -7,8 +7,9 @@ C contract. Attribute words:
                              [0] [1] strides [2] [3] pads top, left [4] [5] dilations [6] group
     conv2d_backward_weight   args x [N,C,H,W], grad [N,O,OH,OW], dw [O,C/group,KH,KW]
                              [0] [1] strides [2] [3] pads top, left [4] [5] dilations [6] group
-conv_transpose2d: each element of x adds w times itself to the window of y that begins at i * stride - pad;
-it is the gradient of conv2d by its input. conv2d_backward_weight is the gradient of conv2d by its weight.
+In conv_transpose2d each element of x adds x * w to the window of y that begins at i * stride - pad. The op is
+the gradient of conv2d with respect to its input, and conv2d_backward_weight the gradient with respect to its
+weight.
 """
 
 from __future__ import annotations
@@ -21,32 +22,12 @@ import numpy as np
 
 from ...graph import TensorType
 from .. import rules
-from ..registry import REQUIRED, Attr, Body, Case, Op, register
+from ..cases import case, per_dtype
+from ..registry import REQUIRED, Attr, define
+from ..window_rules import GROUP, check_groups, check_window, window_attrs, window_sizes
 from ..work import Product, Work, with_bias
-from .conv import window_count
 
 _NMSE = rules.SUMMED | {"float32": rules.ROUNDED | {"cpu": 1e-11, "tt/f32": 1e-11}}
-
-
-def _attrs(dims: int, *more: Attr) -> tuple[Attr, ...]:
-    sides = "height, width" if dims == 2 else "depth, height, width"
-    return (
-        Attr("strides", "ints", (1,) * dims, f"step of the window: {sides}"),
-        Attr("pads", "ints", (0,) * 2 * dims, "zeros before each dimension, then after each"),
-        Attr("dilations", "ints", (1,) * dims, f"distance of the weight's elements: {sides}"),
-        Attr("group", "int", 1, "channels are split into so many groups, each convolved alone"),
-        *more,
-    )
-
-
-def _checked(op, attrs, dims):
-    """strides, pads, dilations, group of attributes that are right."""
-    return (
-        rules.limit(op, "strides", attrs["strides"], dims, 1),
-        rules.limit(op, "pads", attrs["pads"], 2 * dims, 0),
-        rules.limit(op, "dilations", attrs["dilations"], dims, 1),
-        *rules.limit(op, "group", (attrs["group"],), 1, 1),
-    )
 
 
 def _check_channels(op, x, has, wanted, what):
@@ -54,28 +35,20 @@ def _check_channels(op, x, has, wanted, what):
         rules.fail(op, f"{x} has {has} channels, but {what} needs {wanted}", got=has, wanted=wanted)
 
 
-def _check_bias(op, inputs, channels):
-    if len(inputs) == 3 and inputs[2].shape != (channels,):
-        text = f"bias must have shape [{channels}] (output channels), got {inputs[2]}"
-        rules.fail(op, text, got=inputs[2].shape, wanted=(channels,))
-
-
 def _register(op, doc, arity, infer, reference, flops, attrs, words, cases, **traits):
-    register(
-        Op(
-            op,
-            doc,
-            arity,
-            infer,
-            reference,
-            flops,
-            attrs=attrs,
-            words=words,
-            bodies={"cpu": Body(op, rules.FLOATS, rules.by_dtype), "tt": Body(op, rules.TT_FLOATS)},
-            pace={"cpu": "simple"},
-            cases=tuple(cases),
-            **traits,
-        )
+    define(
+        op,
+        doc,
+        arity,
+        infer,
+        reference,
+        flops,
+        attrs=attrs,
+        words=words,
+        bodies=rules.bodies(op, rules.FLOATS, rules.TT_FLOATS),
+        pace={"cpu": "simple"},
+        cases=tuple(cases),
+        **traits,
     )
 
 
@@ -87,17 +60,13 @@ def _conv3d_infer(inputs, attrs):
     dtype = rules.one_dtype("conv3d", inputs, rules.FLOATS)
     rules.rank("conv3d", "input 0 (volume)", x, 5, "N,C,D,H,W")
     rules.rank("conv3d", "input 1 (weight)", w, 5, "O,C/group,KD,KH,KW")
-    strides, pads, dilations, group = _checked("conv3d", attrs, 3)
+    (group,) = rules.limit("conv3d", "group", (attrs["group"],), 1, 1)
+    check_window("conv3d", attrs, 3)
     _check_channels("conv3d", x, x.shape[1], w.shape[1] * group, f"the weight {w} with group {group}")
-    if w.shape[0] % group:
-        rules.fail("conv3d", f"{w.shape[0]} output channels cannot be split into {group} groups", got=group)
-    _check_bias("conv3d", inputs, w.shape[0])
-    out = [
-        window_count(
-            "conv3d", n, (k - 1) * dilations[d] + (k > 0), strides[d], pads[d] + pads[d + 3], False, pads[d]
-        )
-        for d, (n, k) in enumerate(zip(x.shape[2:], w.shape[2:], strict=True))
-    ]
+    check_groups("conv3d", "output channels", w.shape[0], group)
+    if len(inputs) == 3:
+        rules.shape("conv3d", "bias", inputs[2], w.shape[:1], "output channels")
+    out = window_sizes("conv3d", x.shape[2:], w.shape[2:], attrs)
     return [TensorType(dtype, (x.shape[0], w.shape[0], *out))]
 
 
@@ -130,14 +99,12 @@ def _conv3d_cases():
         ("grouped", (1, 4, 5, 6, 7), (6, 2, 2, 2, 2), True, {"group": 2, "dilations": (2, 1, 3)}),
         ("empty", (0, 2, 4, 4, 4), (3, 2, 3, 3, 3), False, {}),
     ):
-        tail = (("float32", w[:1]),) if bias else ()
-        yield Case(name, (("float32", x), ("float32", w), *tail), attrs, nmse=_NMSE["float32"])
-    for t in rules.FLOATS[1:]:
-        yield Case(t, ((t, (1, 2, 4, 5, 6)), (t, (3, 2, 2, 3, 3)), (t, (3,))), nmse=_NMSE[t])
+        yield case(name, x, w, *((w[:1],) if bias else ()), attrs, nmse=_NMSE)
+    yield from per_dtype(rules.FLOATS[1:], (1, 2, 4, 5, 6), (3, 2, 2, 3, 3), (3,), nmse=_NMSE)
 
 
 def _conv3d_work(i, o, a):
-    """A product over channels and taps; groups as conv2d's."""
+    """The work of a product over channels and taps, with groups as in conv2d."""
     x, w = i[0].shape, i[1].shape
     taps = math.prod(w[2:])
     product = Product(1, math.prod(o[0].shape) // max(w[0], 1), x[1] * taps, w[0], gathered=taps > 1)
@@ -151,7 +118,7 @@ _register(
     _conv3d_infer,
     _conv3d,
     lambda i, o, a: 2 * o[0].size * i[1].size // max(i[1].shape[0], 1),
-    _attrs(3),
+    (*window_attrs(3, "zeros"), GROUP),
     lambda i, o, a: [*a["strides"], *a["pads"][:3], *a["dilations"], a["group"]],
     _conv3d_cases(),
     work=_conv3d_work,
@@ -167,12 +134,14 @@ def _transpose_infer(inputs, attrs):
     dtype = rules.one_dtype(op, inputs, rules.FLOATS)
     rules.rank(op, "input 0 (image)", x, 4, "N,C,H,W")
     rules.rank(op, "input 1 (weight)", w, 4, "C,O/group,KH,KW")
-    strides, pads, dilations, group = _checked(op, attrs, 2)
+    (group,) = rules.limit(op, "group", (attrs["group"],), 1, 1)
+    check_window(op, attrs, 2)
+    strides, pads, dilations = (attrs[name] for name in ("strides", "pads", "dilations"))
     more = rules.limit(op, "output_padding", attrs["output_padding"], 2, 0)
     _check_channels(op, x, x.shape[1], w.shape[0], f"the weight {w}")
-    if x.shape[1] % group:
-        rules.fail(op, f"{x.shape[1]} channels cannot be split into {group} groups", got=group)
-    _check_bias(op, inputs, w.shape[1] * group)
+    check_groups(op, "channels", x.shape[1], group)
+    if len(inputs) == 3:
+        rules.shape(op, "bias", inputs[2], (w.shape[1] * group,), "output channels")
     out = []
     for d in (0, 1):
         size = (x.shape[2 + d] - 1) * strides[d] + (w.shape[2 + d] - 1) * dilations[d] + 1 + more[d]
@@ -205,7 +174,7 @@ def _transpose(arrays, attrs):
 
 
 def _transpose_work(i, o, a):
-    """The convolution of its input."""
+    """The work of the convolution that maps the result to x."""
     x, w = i[0].shape, i[1].shape
     return Work(Product(1, math.prod(x) // x[1], x[1], math.prod(w[1:]), gathered=True))
 
@@ -221,10 +190,10 @@ def _transpose_cases():
         ("empty", (0, 2, 4, 5), (2, 3, 2, 2), True, {}),
     )
     for name, x, w, bias, attrs in cases:
-        tail = (("float32", (w[1] * attrs.get("group", 1),)),) if bias else ()
-        yield Case(name, (("float32", x), ("float32", w), *tail), attrs, nmse=_NMSE["float32"])
-    for t in rules.FLOATS[1:]:
-        yield Case(t, ((t, (1, 3, 5, 6)), (t, (3, 4, 3, 3)), (t, (4,))), {"strides": (2, 2)}, nmse=_NMSE[t])
+        tail = ((w[1] * attrs.get("group", 1),),) if bias else ()
+        yield case(name, x, w, *tail, attrs, nmse=_NMSE)
+    row = (1, 3, 5, 6), (3, 4, 3, 3), (4,), {"strides": (2, 2)}
+    yield from per_dtype(rules.FLOATS[1:], *row, nmse=_NMSE)
 
 
 _register(
@@ -234,7 +203,11 @@ _register(
     _transpose_infer,
     _transpose,
     lambda i, o, a: 2 * i[0].size * math.prod(i[1].shape[1:]),
-    _attrs(2, Attr("output_padding", "ints", (0, 0), "rows and columns added at the end of the result")),
+    (
+        *window_attrs(2, "zeros"),
+        GROUP,
+        Attr("output_padding", "ints", (0, 0), "rows and columns added at the end of the result"),
+    ),
     lambda i, o, a: [*a["strides"], *a["pads"][:2], *a["dilations"], a["group"]],
     _transpose_cases(),
     work=_transpose_work,
@@ -250,15 +223,10 @@ def _weight_infer(inputs, attrs):
     dtype = rules.one_dtype(op, inputs, rules.FLOATS)
     rules.rank(op, "input 0 (image)", x, 4, "N,C,H,W")
     kernel = rules.limit(op, "kernel_shape", attrs["kernel_shape"], 2, 1)
-    strides, pads, dilations, group = _checked(op, attrs, 2)
-    if x.shape[1] % group:
-        rules.fail(op, f"{x.shape[1]} channels cannot be split into {group} groups", got=group)
-    out = [
-        window_count(
-            op, x.shape[2 + d], (k - 1) * dilations[d] + 1, strides[d], pads[d] + pads[d + 2], False, pads[d]
-        )
-        for d, k in enumerate(kernel)
-    ]
+    (group,) = rules.limit(op, "group", (attrs["group"],), 1, 1)
+    check_window(op, attrs, 2)
+    check_groups(op, "channels", x.shape[1], group)
+    out = window_sizes(op, x.shape[2:], kernel, attrs)
     fits = len(grad.shape) == 4 and (grad.shape[0], *grad.shape[2:]) == (x.shape[0], *out)
     if not fits or grad.shape[1] % group:
         wanted = f"[{x.shape[0]},O,{out[0]},{out[1]}], O a multiple of {group}"
@@ -282,7 +250,7 @@ def _weight(arrays, attrs):
 
 
 def _weight_work(i, o, a):
-    """One product over all pixels."""
+    """The work of one product over all pixels."""
     grad, made = i[1].shape, o[0].shape
     return Work(Product(1, made[0], math.prod(grad) // grad[1], math.prod(made[1:]), gathered=True))
 
@@ -295,9 +263,8 @@ def _weight_cases():
         ("dilated", (1, 2, 9, 9), (1, 2, 5, 5), {"kernel_shape": (3, 3), "dilations": (2, 2)}),
         ("few_pixels", (5, 19, 2, 2), (5, 7, 2, 2), {"kernel_shape": (3, 3), "pads": (1,) * 4}),
     ):
-        yield Case(name, (("float32", x), ("float32", grad)), attrs, nmse=_NMSE["float32"])
-    for t in rules.FLOATS[1:]:
-        yield Case(t, ((t, (2, 2, 5, 6)), (t, (2, 3, 4, 5))), {"kernel_shape": (2, 2)}, nmse=_NMSE[t])
+        yield case(name, x, grad, attrs, nmse=_NMSE)
+    yield from per_dtype(rules.FLOATS[1:], (2, 2, 5, 6), (2, 3, 4, 5), {"kernel_shape": (2, 2)}, nmse=_NMSE)
 
 
 _register(
@@ -307,7 +274,11 @@ _register(
     _weight_infer,
     _weight,
     lambda i, o, a: 2 * i[1].size * math.prod(o[0].shape[1:]),
-    (Attr("kernel_shape", "ints", REQUIRED, "height and width of the weight"), *_attrs(2)),
+    (
+        Attr("kernel_shape", "ints", REQUIRED, "height and width of the weight"),
+        *window_attrs(2, "zeros"),
+        GROUP,
+    ),
     lambda i, o, a: [*a["strides"], *a["pads"][:2], *a["dilations"], a["group"]],
     _weight_cases(),
     work=_weight_work,

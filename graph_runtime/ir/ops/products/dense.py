@@ -1,10 +1,10 @@
 """dense: a product with a weight [N, K], plain or packed for a host.
 
 C contract (args are the inputs, then the output). Attribute words; those of the epilogue (steps.py) follow:
-    dense     none            x [.., K], w [N, K], optional bias [N] -> y [.., N];  y = x @ w.T + bias
-              with packed: [0] N; w is in panels (packed.py), also of bfloat16, beside which x and y may be so
-              with packed and levels: [0] N  [1] bits  [2] block  [3] rounded + 2 narrow; w is of few bits
-Products and sums of int32 wrap. On tt it reads the words of numerics.py after these.
+    dense                   none: x [.., K], w [N, K], optional bias [N] -> y [.., N];  y = x @ w.T + bias
+    with packed             [0] N; w is in panels (packed.py); the panels, x and y may be bfloat16
+    with packed and levels  [0] N  [1] bits  [2] block  [3] rounded + 2 * narrow; w has few bits (levels.py)
+Products and sums of int32 wrap. On tt the words of numerics.py follow.
 """
 
 from __future__ import annotations
@@ -14,51 +14,53 @@ import math
 from ....base import dtypes
 from ...graph import TensorType
 from .. import rules
+from ..cases import case, per_dtype
 from ..epilogue import own_inputs, register_product
 from ..numerics import ATTRS, STREAM_DIRS
-from ..registry import Attr, Body, Case, Op
+from ..registry import Attr, Body, Op
+from ..rules import SUMMED_IN, product_dtype, refuse_packed
 from ..work import Product, with_bias
-from .halves import SUMMED_IN, half_cases, in_float32, product_dtype, refuse_halves
+from .halves import half_cases, in_float32, refuse_halves
 from .levels import LEVEL_BITS, level_type, takes_levels, unpack_levels
 from .packed import (
     PAIRED,
+    float32_body,
     is_paired,
     packed_attr,
     paired_type,
     panel_type,
-    refuse_packed,
     refuse_panels,
     takes_packed,
     unpack,
     unpair,
 )
 
-__all__ = ["PRODUCT_NMSE", "PRODUCT_TYPED", "PRODUCT_TYPES", "TWICE_ROUNDED", "gemm_scratch", "takes_library"]
-
-# of matmul, too
+# the attributes that dense shares with matmul
 PRODUCT_TYPES = (*rules.FLOATS, "int32")
 PRODUCT_NMSE = rules.ROUNDED | {"cpu": 1e-11, "tt/f32": 1e-11}
 PRODUCT_TYPED = {
     **rules.summed(PRODUCT_NMSE),
     **dict.fromkeys(rules.INTS, PRODUCT_NMSE | {"cpu": 0.0}),
 }
-TWICE_ROUNDED = PRODUCT_NMSE | {"cpu": 1e-5}  # both operands to 8 bits, each 1e-6 to 2e-6 off in the square
-_NARROW = PRODUCT_NMSE | {"cpu": 1e-3}  # rows to 8 bits a block
-_PANEL = 16  # no panel of native/kernels/cpu/gemm.h has more rows or columns than this
+TWICE_ROUNDED = PRODUCT_NMSE | {
+    "cpu": 1e-5
+}  # both operands are rounded to 8 significant bits, each with a squared error of 1e-6 to 2e-6
+_NARROW = PRODUCT_NMSE | {"cpu": 1e-3}  # rows are rounded to 8 bits, block by block
+_PANEL = 16  # most rows or columns of a panel in native/kernels/cpu/gemm.h
 
 
 def gemm_scratch(m: int, n: int, k: int, dtype: str) -> int:
-    """Host bytes for the packed operands of an m x n x k product, each padded to whole panels."""
+    """Host bytes of the packed operands of an m x n x k product, both padded to whole panels."""
     return (m + n + 2 * _PANEL) * max(k, 1) * max(4, dtypes.parse(dtype).itemsize)
 
 
 def _dense_sizes(inputs, attrs):
-    """N and K."""
+    """(N, K) of the weight, plain or packed."""
     return (attrs["packed"], inputs[0].shape[-1]) if attrs["packed"] else inputs[1].shape
 
 
 def _packed_types(x, w, attrs):
-    """The types that a weight may have which is packed as the attributes say."""
+    """The types that a packed weight with these attributes may have."""
     n, k = attrs["packed"], x.shape[-1]
     if attrs["levels"]:
         bits, block = attrs["levels"]
@@ -68,53 +70,36 @@ def _packed_types(x, w, attrs):
 
 
 def _dense_levels(attrs):
-    """Refuses levels that the kernel does not read."""
+    """Raise GraphError for levels that the kernel cannot read."""
     if attrs["levels"] and not attrs["packed"]:
-        rules.fail("dense", "levels are of packed weights", got=attrs["levels"])
+        rules.fail("dense", "levels are for packed weights: give packed, too", got=attrs["levels"])
     for name in ("rounded", "narrow"):
         if attrs[name] and not attrs["levels"]:
             rules.fail("dense", f"{name} is for weights of few bits (levels)", got=True)
     if attrs["levels"] and (len(attrs["levels"]) != 2 or not takes_levels(*attrs["levels"])):
-        rules.fail(
-            "dense",
-            f"levels is {list(attrs['levels'])}: bits of {LEVEL_BITS}, and a block that fills 32-bit words",
-            got=list(attrs["levels"]),
-        )
+        text = f"levels is {list(attrs['levels'])}: bits of {LEVEL_BITS}, and a block that fills 32-bit words"
+        rules.fail("dense", text, got=list(attrs["levels"]))
 
 
 def _dense_infer(inputs, attrs):
     x, w = inputs[:2]
     _dense_levels(attrs)
     dtype = product_dtype("dense", inputs, attrs, PRODUCT_TYPES)
-    if not x.shape:
-        rules.fail("dense", f"input 0 must have at least 1 dimension [..,K], got {x}", got=x.shape)
+    rules.at_least("dense", "input 0", x, 1, "..,K")
     if attrs["packed"]:
         rules.limit("dense", "packed", (attrs["packed"],), 1, 1)
         wanted = _packed_types(x, w, attrs)
         if w not in wanted:
-            rules.fail(
-                "dense",
-                f"packed={attrs['packed']}: the weight must be {' or '.join(map(str, wanted))}, got {w}",
-                got=str(w),
-                wanted=str(wanted[0]),
-            )
+            text = f"packed={attrs['packed']}: the weight must be {' or '.join(map(str, wanted))}, got {w}"
+            rules.fail("dense", text, got=str(w), wanted=str(wanted[0]))
     else:
         rules.rank("dense", "input 1 (weight)", w, 2, "N,K")
     n, k = _dense_sizes(inputs, attrs)
     if x.shape[-1] != k:
-        rules.fail(
-            "dense",
-            f"input 0 is {x}, so K is {x.shape[-1]}, but the weight [N,K] is {w}",
-            got=x.shape[-1],
-            wanted=k,
-        )
-    if len(inputs) == 3 and inputs[2].shape != (n,):
-        rules.fail(
-            "dense",
-            f"bias must have shape [{n}] (N of the weight), got {inputs[2]}",
-            got=inputs[2].shape,
-            wanted=(n,),
-        )
+        text = f"input 0 is {x}, so K is {x.shape[-1]}, but the weight [N,K] is {w}"
+        rules.fail("dense", text, got=x.shape[-1], wanted=k)
+    if len(inputs) == 3:
+        rules.shape("dense", "bias", inputs[2], (n,), "N of the weight")
     return [TensorType(dtype, (*x.shape[:-1], n))]
 
 
@@ -131,10 +116,6 @@ def _dense(arrays, attrs):
         w = w.T
     y = rules.wide(x) @ rules.wide(w)
     return [rules.narrow(y + rules.wide(bias[0]) if bias else y, name)]
-
-
-def _dense_flops(i, o, a):
-    return 2 * o[0].size * _dense_sizes(i, a)[1] + (o[0].size if len(i) == 3 else 0)
 
 
 def _dense_scratch(i, o, a):
@@ -166,43 +147,27 @@ def _takes_panels(inputs, outputs, attrs):
 _PACKED = Body(
     "dense_packed", SUMMED_IN, in_float32, accepts=_takes_panels, epilogue=True, prebuilt=SUMMED_IN
 )
-
-
-_LEVELS = Body(
-    "dense_levels",
-    ("float32",),
-    rules.by_dtype,
-    accepts=lambda i, o, a: None if a["levels"] else "it reads weights of few bits (levels)",
-    epilogue=True,
-    prebuilt=("float32",),
+_LEVELS = float32_body(
+    "dense_levels", accepts=lambda i, o, a: None if a["levels"] else "it reads weights of few bits (levels)"
 )
 
 
 def takes_library(inputs, outputs, attrs):
-    """Body.accepts of OpenBLAS: sizes that 32-bit integers hold."""
+    """Body.accepts of the body that calls OpenBLAS, whose sizes are 32-bit integers."""
     shapes = [t.shape for t in (*inputs[:2], *outputs)]
     if math.prod(outputs[0].shape[:-1]) >= 2**31 or any(n >= 2**31 for shape in shapes for n in shape):
         return "OpenBLAS counts rows and columns in 32 bits"
     return refuse_packed(inputs, outputs, attrs) if "packed" in attrs else None
 
 
-_DENSE_BLAS = Body(
-    "dense_blas",
-    ("float32",),
-    rules.by_dtype,
-    accepts=takes_library,
-    epilogue=True,
-    prebuilt=("float32",),
-    library="openblas",
-)
+_DENSE_BLAS = float32_body("dense_blas", accepts=takes_library, library="openblas")
 
 
 def _few_bits_case(name, x, n, bits, block, tail, nmse=PRODUCT_NMSE, **attrs):
-    """Levels with zeros where a block has 32."""
+    """A case with a weight of few bits; the weight has zero points if its blocks have 32 numbers."""
     levels = level_type(n, x[-1], bits, block, block == 32)
-    types = (("float32", x), (levels.dtype, levels.shape), *tail)
-    made = {"packed": n, "levels": [bits, block], **attrs}
-    return Case(name, types, made, make=("normal", f"levels:{bits}:{block}"), nmse=nmse)
+    row = x, (levels.dtype, levels.shape), *tail, {"packed": n, "levels": [bits, block], **attrs}
+    return case(name, *row, make=("normal", f"levels:{bits}:{block}"), nmse=nmse)
 
 
 def _dense_cases():
@@ -216,56 +181,41 @@ def _dense_cases():
         ("empty", (0, 5), 3, True),
         ("no_k", (2, 0), 3, True),
     ):
-        tail = (("float32", (n,)),) if bias else ()
-        yield Case(name, (("float32", x), ("float32", (n, x[-1])), *tail), nmse=PRODUCT_NMSE)
-        if name in ("tiles", "vector", "batch", "ragged", "one", "no_k"):
-            panels = panel_type(n, x[-1])
-            yield Case(
-                f"packed_{name}",
-                (("float32", x), ("float32", panels.shape), *tail),
-                {"packed": n},
-                nmse=PRODUCT_NMSE,
-            )
-            pairs = (PAIRED, paired_type(panels).shape)
-            yield Case(f"bf16_{name}", (("float32", x), pairs, *tail), {"packed": n}, nmse=PRODUCT_NMSE)
-            for bits, block in ((4, 32), (8, 16)):
-                yield _few_bits_case(f"bits{bits}_{name}", x, n, bits, block, tail)
-                yield _few_bits_case(
-                    f"rounded{bits}_{name}", x, n, bits, block, tail, TWICE_ROUNDED, rounded=True
-                )
-                yield _few_bits_case(f"narrow{bits}_{name}", x, n, bits, block, tail, _NARROW, narrow=True)
-    for t in PRODUCT_TYPES[1:]:
-        yield Case(t, ((t, (33, 65)), (t, (40, 65)), (t, (40,))), nmse=PRODUCT_TYPED[t])
+        tail = ((n,),) if bias else ()
+        yield case(name, x, (n, x[-1]), *tail, nmse=PRODUCT_NMSE)
+        if name in ("empty", "small"):
+            continue
+        for kind, panels in _panels(n, x[-1]):
+            yield case(f"{kind}_{name}", x, panels, *tail, {"packed": n}, nmse=PRODUCT_NMSE)
+        for bits, block in ((4, 32), (8, 16)):
+            row = x, n, bits, block, tail
+            yield _few_bits_case(f"bits{bits}_{name}", *row)
+            yield _few_bits_case(f"rounded{bits}_{name}", *row, TWICE_ROUNDED, rounded=True)
+            yield _few_bits_case(f"narrow{bits}_{name}", *row, _NARROW, narrow=True)
+    yield from per_dtype(PRODUCT_TYPES[1:], (33, 65), (40, 65), (40,), nmse=PRODUCT_TYPED)
 
 
-def _dense_split(made, attrs):
-    return 0, len(made.shape) - 1
+def _panels(n, k):
+    """(name, type) of a weight [n, k] in float32 panels, and in panels with rows in pairs."""
+    panels = panel_type(n, k)
+    return ("packed", panels.shape), ("bf16", (PAIRED, paired_type(panels).shape))
 
 
 def _dense_epilogue_cases():
     scaled = [["multiply", [-1, 3], {}], ["sigmoid", [-2], {}], ["add", [-3, 4], {}]]
     for name, x, n in (("epilogue", (2, 33, 40), 65), ("epilogue_row", (2, 40), 70)):
-        extra = (("float32", (n,)), ("float32", (*x[:-1], 1)))
-        yield Case(
-            name,
-            (("float32", x), ("float32", (n, x[-1])), ("float32", (n,)), *extra),
-            {"epilogue": scaled},
-            nmse=PRODUCT_NMSE,
-        )
-        own = (("float32", x), ("float32", panel_type(n, x[-1]).shape), ("float32", (n,)))
-        yield Case(f"packed_{name}", (*own, *extra), {"packed": n, "epilogue": scaled}, nmse=PRODUCT_NMSE)
-        bounded = {"packed": n, "epilogue": [["add", [-1, 3], {}], ["relu", [-2], {}]]}
-        pairs = (PAIRED, paired_type(panel_type(n, x[-1])).shape)
-        in_pairs = (own[0], pairs, own[2], *extra)
-        yield Case(f"bf16_{name}", in_pairs, {"packed": n, "epilogue": scaled}, nmse=PRODUCT_NMSE)
-        yield _few_bits_case(f"bits4_{name}", x, n, 4, 16, (own[2], *extra), epilogue=scaled)
-        yield Case(f"packed_{name}_bounds", (*own, ("float32", (*x[:-1], n))), bounded, nmse=PRODUCT_NMSE)
-    yield Case(
-        "epilogue_bf16",
-        (("bfloat16", (33, 65)), ("bfloat16", (40, 65)), ("bfloat16", (33, 40))),
-        {"epilogue": [["gelu", [-1], {}], ["add", [-2, 2], {}]]},
-        nmse=PRODUCT_TYPED["bfloat16"],
-    )
+        own, extra = (n,), ((n,), (*x[:-1], 1))
+        yield case(name, x, (n, x[-1]), own, *extra, {"epilogue": scaled}, nmse=PRODUCT_NMSE)
+        for kind, panels in _panels(n, x[-1]):
+            attrs = {"packed": n, "epilogue": scaled}
+            yield case(f"{kind}_{name}", x, panels, own, *extra, attrs, nmse=PRODUCT_NMSE)
+        yield _few_bits_case(f"bits4_{name}", x, n, 4, 16, (own, *extra), epilogue=scaled)
+        panels = panel_type(n, x[-1]).shape
+        attrs = {"packed": n, "epilogue": [["add", [-1, 3], {}], ["relu", [-2], {}]]}
+        yield case(f"packed_{name}_bounds", x, panels, own, (*x[:-1], n), attrs, nmse=PRODUCT_NMSE)
+    attrs = {"epilogue": [["gelu", [-1], {}], ["add", [-2, 2], {}]]}
+    row = (33, 65), (40, 65), (33, 40), attrs
+    yield case("epilogue_bf16", *row, nmse=PRODUCT_TYPED, dtype="bfloat16")
 
 
 register_product(
@@ -275,10 +225,12 @@ register_product(
         (2, 3),
         _dense_infer,
         _dense,
-        _dense_flops,
+        lambda i, o, a: o[0].size * (2 * _dense_sizes(i, a)[1] + (len(i) == 3)),
         attrs=(
             packed_attr("outputs N"),
-            Attr("levels", "ints", (), "of a packed weight of few bits: bits of a level, levels of a block"),
+            Attr(
+                "levels", "ints", (), "bits of a level and levels of a block, for a packed weight of few bits"
+            ),
             Attr("rounded", "bool", False, "beside levels: x and the weight may be rounded to bfloat16"),
             Attr("narrow", "bool", False, "beside levels: x may be rounded to 8 bits, block by block"),
             *ATTRS,
@@ -299,6 +251,6 @@ register_product(
         sums=True,
         cases=(*_dense_cases(), *half_cases(_dense_cases())),
     ),
-    _dense_split,
+    lambda made, attrs: (0, len(made.shape) - 1),
     (*_dense_epilogue_cases(), *half_cases(_dense_epilogue_cases())),
 )

@@ -1,8 +1,8 @@
-"""Products on packed weights whose image or rows are bfloat16: such tensors are bfloat16 in memory only. The
-kernel widens what it reads, or multiplies pairs of it, sums in float32 and rounds each result once.
+"""Products with packed weights whose image or rows are bfloat16 in memory. The kernel widens the elements, or
+multiplies pairs of them; it sums in float32 and rounds each result once.
 
-With ``packed`` the first input is float32 or bfloat16, and so is what the node makes, and what its epilogue
-reads; the bias is float32. Kernels are named after what they sum in, float32.
+With ``packed`` the first input is float32 or bfloat16, and so are the result and the epilogue's inputs; the
+bias is float32. Kernels have the suffix of float32, the dtype of their sums.
 """
 
 from __future__ import annotations
@@ -16,45 +16,17 @@ from .. import rules, steps
 from ..registry import Attrs, Case, Types
 from .packed import PAIRED
 
-__all__ = [
-    "IN_REGISTERS",
-    "SUMMED_IN",
-    "half_cases",
-    "in_float32",
-    "product_dtype",
-    "refuse_halves",
-    "takes_halves",
-]
-
-IN_REGISTERS = ("add", "relu", "clip")  # steps behind a product; others go element by element in bf16
-SUMMED_IN = ("float32", PAIRED)  # dtypes of a body that sums in float32
+IN_REGISTERS = ("add", "relu", "clip")  # steps done in registers after a product; others use bf16
 
 
 def in_float32(inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> str:
-    """Body suffix of a kernel that sums in float32, whatever it reads."""
+    """Body suffix of a kernel that sums in float32, whatever dtype it reads."""
     return dtypes.BY_DTYPE["float32"].suffix
 
 
-def product_dtype(op: str, inputs: Sequence[TensorType], attrs: Attrs, allowed: tuple[str, ...]) -> str:
-    """The dtype of what a product makes: that of all its inputs, or beside a packed weight that of the first.
-    Raises GraphError where they do not go together."""
-    if not attrs["packed"]:
-        return rules.one_dtype(op, inputs, allowed)
-    x, _, *bias = inputs
-    for other in bias:
-        if other.dtype != "float32":
-            rules.fail(
-                op,
-                f"the bias beside a packed weight is float32, got {other}",
-                got=other.dtype,
-                wanted="float32",
-            )
-    return rules.one_dtype(op, (x,), SUMMED_IN)
-
-
 def takes_halves(x: TensorType, weight: TensorType, attrs: Attrs) -> bool:
-    """Whether a product beside whose packed weight ``x`` is float32 can have it in bfloat16: the weight is of
-    one group, in pairs, or of groups of one channel."""
+    """Whether a product with a packed weight can read its float32 input ``x`` as bfloat16. This is so if the
+    weight has rows in pairs and one group, or groups of one channel."""
     packed, group = attrs.get("packed"), attrs.get("group", 1)
     if not packed or attrs.get("winograd") or attrs.get("levels"):
         return False
@@ -62,14 +34,15 @@ def takes_halves(x: TensorType, weight: TensorType, attrs: Attrs) -> bool:
 
 
 def refuse_halves(inputs: Types, outputs: Types, attrs: Attrs) -> str | None:
-    """Body.accepts of a kernel of packed weights, of its first input."""
+    """Body.accepts of a kernel of packed weights: None if the kernel takes the first input's dtype, else the
+    reason."""
     if not attrs["packed"] or inputs[0].dtype != PAIRED or takes_halves(inputs[0], inputs[1], attrs):
         return None
     return f"beside {inputs[0]} it reads panels in pairs, or of groups of one channel, not {inputs[1]}"
 
 
 def half_cases(cases: Iterable[Case]) -> Iterator[Case]:
-    """Those of the cases that can be so, with everything in bfloat16 but weight and bias."""
+    """The cases that can have bfloat16 inputs, with all inputs but weight and bias in bfloat16."""
     for case in cases:
         x, *rest = case.inputs
         if takes_halves(TensorType(*x), TensorType(*rest[0]), case.attrs):

@@ -1,14 +1,15 @@
-"""Weights of 4 or 8 bits in blocks, as dense reads them on a host: packs levels, scales and zero points into
-panels of 32 columns.
+"""Weights of 4 or 8 bits in blocks, as dense reads them on a host: levels, scales and zero points in panels
+of 32 columns.
 
-A weight is (level - zero) * scale, levels whole numbers of 0 .. 2**bits - 1; a column has a scale, and may
-have a zero, for each ``block`` of its k. uint8 [ceil(n / 32), ceil(k / block), bytes], each row of a block
+A weight is (level - zero) * scale, with integer levels 0 .. 2**bits - 1. A column has a scale, and may have a
+zero, for each ``block`` of its k. The panels are uint8 [ceil(n / 32), ceil(k / block), bytes]. The bytes of a
+block are
 
     scales  float32 [32]
-    zeros   float32 [32]                    absent where each is the middle, 2**(bits - 1)
+    zeros   float32 [32]                    absent if all are the middle, 2**(bits - 1)
     words   uint32 [block * bits / 32, 32]  32 / bits levels of a column in order, the first in the low bits
 
-Columns behind n are zeros of scale 0, levels behind k the middle.
+Columns that fill up a panel have scale 0; levels that fill up a block are the middle.
 """
 
 from __future__ import annotations
@@ -18,19 +19,17 @@ import numpy as np
 from ...graph import TensorType
 from .packed import PANEL
 
-__all__ = ["LEVEL_BITS", "level_type", "pack_levels", "takes_levels", "unpack_levels"]
-
 LEVEL_BITS = (4, 8)
-_ROW = 4 * PANEL  # bytes of a row of scales, or of zeros
+_ROW = 4 * PANEL  # bytes of a row of scales or zeros
 
 
 def takes_levels(bits: int, block: int) -> bool:
-    """Whether blocks fill whole words, and levels have so many bits."""
+    """Whether levels may have this number of bits, and a block of them fills whole words."""
     return bits in LEVEL_BITS and block > 0 and block * bits % 32 == 0
 
 
 def level_type(n: int, k: int, bits: int, block: int, zeros: bool) -> TensorType:
-    """The type of a weight of ``n`` columns and ``k`` products each, with zeros or without."""
+    """The type of the panels of a weight with ``n`` columns of ``k`` levels each, with or without zeros."""
     nbytes = _ROW * (1 + zeros) + block * bits * PANEL // 8
     return TensorType("uint8", (-(-n // PANEL), -(-k // block), nbytes))
 
@@ -38,7 +37,8 @@ def level_type(n: int, k: int, bits: int, block: int, zeros: bool) -> TensorType
 def pack_levels(
     levels: np.ndarray, scales: np.ndarray, zeros: np.ndarray | None, bits: int, block: int
 ) -> np.ndarray:
-    """uint8 panels (level_type) of uint8 ``levels`` [n, k] and float32 ``scales``, ``zeros`` [n, blocks]."""
+    """The panels of uint8 ``levels`` [n, k] and float32 ``scales`` and ``zeros`` [n, blocks]; their type is
+    level_type."""
     n, k = levels.shape
     panels, blocks, each = -(-n // PANEL), -(-k // block), 32 // bits
     rows = [_rows(scales, panels, blocks), *([] if zeros is None else [_rows(zeros, panels, blocks)])]
@@ -56,7 +56,7 @@ def pack_levels(
 
 
 def _rows(values: np.ndarray, panels: int, blocks: int) -> np.ndarray:
-    """The bytes [panels, blocks, 128] of a number for each column and block."""
+    """The bytes [panels, blocks, 128] of one number for each column and block."""
     whole = np.zeros((panels * PANEL, blocks), "<f4")
     whole[: len(values)] = values
     rows = np.ascontiguousarray(whole.reshape(panels, PANEL, blocks).swapaxes(1, 2))
@@ -64,7 +64,7 @@ def _rows(values: np.ndarray, panels: int, blocks: int) -> np.ndarray:
 
 
 def unpack_levels(packed: np.ndarray, n: int, k: int, bits: int, block: int) -> np.ndarray:
-    """float64 [k, n] of ``pack_levels``, computed level by level."""
+    """The weight float64 [k, n] that ``pack_levels`` packed, computed level by level."""
     panels, blocks, nbytes = packed.shape
     words_from = nbytes - block * bits * PANEL // 8
     shape = panels, blocks, words_from // _ROW, PANEL

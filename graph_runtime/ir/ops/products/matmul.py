@@ -1,9 +1,9 @@
-"""matmul: products of planes.
+"""matmul: products of planes, the last two dimensions of the inputs.
 
 C contract (args are the inputs, then the output). Attribute words; those of the epilogue (steps.py) follow:
-    matmul    [0] transpose_a  [1] transpose_b (0 or 1): the last two dimensions of that input are swapped
-              before the product; the dimensions before them broadcast as in numpy; optional bias [N]
-Products and sums of integers wrap; it takes all of them. On tt it reads the words of numerics.py after these.
+    matmul    [0] transpose_a  [1] transpose_b (0 or 1): whether the last two dimensions of that input are
+              swapped before the product; the dimensions before them broadcast as in numpy; optional bias [N]
+Products and sums of integers of any dtype wrap. On tt the words of numerics.py follow.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from dataclasses import replace
 
 from ...graph import TensorType
 from .. import rules
+from ..cases import case, cases, per_dtype
 from ..epilogue import own_inputs, register_product
 from ..numerics import ATTRS, STREAM_DIRS
-from ..registry import Attr, Body, Case, Op
+from ..registry import Attr, Body, Op
 from ..work import Product, with_bias
 from .dense import (
     PRODUCT_NMSE,
@@ -25,13 +26,13 @@ from .dense import (
     gemm_scratch,
     takes_library,
 )
-from .packed import PANEL_ROWS, panel_type, refuse_panels
+from .packed import PANEL_ROWS, float32_body, panel_type, refuse_panels
 
 _TYPES = (*PRODUCT_TYPES, *(t for t in rules.INTS if t != "int32"))
 
 
 def _planes(inputs, attrs):
-    """Shapes (m, k), (k, n) of the two planes after the transposes."""
+    """Shapes (m, k) and (k, n) of the planes to multiply, after the transposes."""
     a, b = (t.shape[-2:] for t in inputs[:2])
     return (a[::-1] if attrs["transpose_a"] else a), (b[::-1] if attrs["transpose_b"] else b)
 
@@ -40,20 +41,15 @@ def _matmul_infer(inputs, attrs):
     dtype = rules.one_dtype("matmul", inputs, _TYPES)
     for i, t in enumerate(inputs[:2]):
         if len(t.shape) < 2:
-            rules.fail(
-                "matmul", f"input {i} must have at least 2 dimensions, got {t}; unsqueeze it", got=t.shape
-            )
+            text = f"input {i} must have at least 2 dimensions, got {t}; unsqueeze it"
+            rules.fail("matmul", text, got=t.shape)
     (m, k), (k2, n) = _planes(inputs, attrs)
     if k != k2:
-        rules.fail(
-            "matmul",
-            f"inner dimensions differ: {inputs[0]} gives [{m},{k}] and {inputs[1]} gives [{k2},{n}]"
-            f" (transpose_a={attrs['transpose_a']}, transpose_b={attrs['transpose_b']})",
-            got=k2,
-            wanted=k,
-        )
-    if len(inputs) == 3 and inputs[2].shape != (n,):
-        rules.fail("matmul", f"bias must have shape [{n}], got {inputs[2]}", got=inputs[2].shape, wanted=(n,))
+        text = f"inner dimensions differ: {inputs[0]} gives [{m},{k}] and {inputs[1]} gives [{k2},{n}]"
+        how = f"transpose_a={attrs['transpose_a']}, transpose_b={attrs['transpose_b']}"
+        rules.fail("matmul", f"{text} ({how})", got=k2, wanted=k)
+    if len(inputs) == 3:
+        rules.shape("matmul", "bias", inputs[2], (n,))
     return [TensorType(dtype, (*rules.broadcast("matmul", *(t.shape[:-2] for t in inputs[:2])), m, n))]
 
 
@@ -70,20 +66,21 @@ def _matmul_scratch(i, o, a):
 
 
 def _bare_integers(i, o, a):
-    """The kernel of integers but int32 makes products only."""
+    """Body.accepts: the kernel of integers other than int32 has no bias and no epilogue."""
     if i[0].dtype not in PRODUCT_TYPES and (len(i) == 3 or a["epilogue"]):
         return f"products of {i[0].dtype} take neither a bias nor an epilogue"
     return None
 
 
 def _panels_scratch(i, o, a):
-    """The right operand's planes, in panels."""
+    """Bytes for the right operand's planes in panels."""
     (_, k), (_, n) = _planes(i, a)
     return math.prod(i[1].shape[:-2]) * panel_type(n, k).nbytes
 
 
 def _matmul_work(i, o, a):
-    """Planes of A that meet the same B are the rows of one product."""
+    """The work of one product for each plane of B: planes of A that meet the same plane of B are the rows of
+    one product."""
     (_, k), (m, n) = _planes(i, a)[0], o[0].shape[-2:]
     batch = math.prod(o[0].shape[:-2])
     shared = math.prod(i[1].shape[:-2]) == 1
@@ -102,25 +99,10 @@ def _matmul_prefers(i, a):
     return _MATMUL_PANELS.name if _planes(i, a)[0][0] >= PANEL_ROWS else None
 
 
-_MATMUL_PANELS = Body(
-    "matmul_panels",
-    ("float32",),
-    rules.by_dtype,
-    scratch=_panels_scratch,
-    epilogue=True,
-    prebuilt=("float32",),
-)
-
+_MATMUL_PANELS = float32_body("matmul_panels", scratch=_panels_scratch)
 _MATMUL_PAIRS = replace(_MATMUL_PANELS, name="matmul_pairs", rounds=_MATMUL_PANELS.name)
-
-_MATMUL_BLAS = Body(
-    "matmul_blas",
-    ("float32",),
-    rules.by_dtype,
-    accepts=takes_library,
-    prebuilt=("float32",),
-    library="openblas",
-)
+_MATMUL_BLAS = float32_body("matmul_blas", epilogue=False, accepts=takes_library, library="openblas")
+_PANELS, _PAIRS = {"kernel": "matmul_panels"}, {"kernel": "matmul_pairs"}
 
 
 def _matmul_cases():
@@ -135,36 +117,32 @@ def _matmul_cases():
         ("row", (1, 65), (65, 33), 0, 0),
         ("empty", (0, 3, 4), (4, 5), 0, 0),
     ):
-        attrs, inputs = {"transpose_a": bool(ta), "transpose_b": bool(tb)}, (("float32", a), ("float32", b))
-        yield Case(name, inputs, attrs, nmse=PRODUCT_NMSE)
-        yield Case(f"panels_{name}", inputs, attrs | {"kernel": "matmul_panels"}, nmse=PRODUCT_NMSE)
-        yield Case(f"pairs_{name}", inputs, attrs | {"kernel": "matmul_pairs"}, nmse=TWICE_ROUNDED)
-    for t in _TYPES[1:]:
-        yield Case(t, ((t, (2, 33, 65)), (t, (65, 40))), nmse=PRODUCT_TYPED[t])
+        attrs = {"transpose_a": bool(ta), "transpose_b": bool(tb)}
+        yield case(name, a, b, attrs, nmse=PRODUCT_NMSE)
+        yield case(f"panels_{name}", a, b, attrs | _PANELS, nmse=PRODUCT_NMSE)
+        yield case(f"pairs_{name}", a, b, attrs | _PAIRS, nmse=TWICE_ROUNDED)
+    yield from per_dtype(_TYPES[1:], (2, 33, 65), (65, 40), nmse=PRODUCT_TYPED)
 
 
 _BOOL = "swap the last two dimensions of input {} first"
 
 
-def _matmul_split(made, attrs):
-    return len(made.shape) - 2, len(made.shape) - 1
-
-
 def _matmul_epilogue_cases():
-    scaled = [["multiply", [-1, 3], {}], ["add", [-2, 4], {}]]
-    biased = (("float32", (2, 33, 40)), ("float32", (40, 31)), ("float32", (31,)))
-    yield Case("bias", biased, nmse=PRODUCT_NMSE)
-    yield Case("panels_bias", biased, {"kernel": "matmul_panels"}, nmse=PRODUCT_NMSE)
-    inputs = ((3, 33, 40), (2, 1, 40, 31), (31,), (), (2, 1, 33, 31))
-    finished, panels = tuple(("float32", s) for s in inputs), {"kernel": "matmul_panels"}
-    yield Case("epilogue", finished, {"epilogue": scaled}, nmse=PRODUCT_NMSE)
-    yield Case("panels_epilogue", finished, {"epilogue": scaled, **panels}, nmse=PRODUCT_NMSE)
-    bounded = [["add", [-1, 2], {}], ["relu", [-2], {}]]
-    residual = tuple(("float32", s) for s in ((3, 33, 40), (2, 1, 40, 31), (2, 3, 33, 31)))
-    yield Case("panels_residual", residual, {"epilogue": bounded, **panels}, nmse=PRODUCT_NMSE)
-    pairs = {"kernel": "matmul_pairs"}
-    yield Case("pairs_epilogue", finished, {"epilogue": scaled, **pairs}, nmse=TWICE_ROUNDED)
-    yield Case("pairs_residual", residual, {"epilogue": bounded, **pairs}, nmse=TWICE_ROUNDED)
+    scaled = {"epilogue": [["multiply", [-1, 3], {}], ["add", [-2, 4], {}]]}
+    bounded = {"epilogue": [["add", [-1, 2], {}], ["relu", [-2], {}]]}
+    biased = (2, 33, 40), (40, 31), (31,)
+    finished = (3, 33, 40), (2, 1, 40, 31), (31,), (), (2, 1, 33, 31)
+    residual = (3, 33, 40), (2, 1, 40, 31), (2, 3, 33, 31)
+    rows = (
+        ("bias", *biased),
+        ("panels_bias", *biased, _PANELS),
+        ("epilogue", *finished, scaled),
+        ("panels_epilogue", *finished, {**scaled, **_PANELS}),
+        ("panels_residual", *residual, {**bounded, **_PANELS}),
+    )
+    yield from cases(rows, PRODUCT_NMSE)
+    yield case("pairs_epilogue", *finished, {**scaled, **_PAIRS}, nmse=TWICE_ROUNDED)
+    yield case("pairs_residual", *residual, {**bounded, **_PAIRS}, nmse=TWICE_ROUNDED)
 
 
 register_product(
@@ -198,6 +176,6 @@ register_product(
         sums=True,
         cases=tuple(_matmul_cases()),
     ),
-    _matmul_split,
+    lambda made, attrs: (len(made.shape) - 2, len(made.shape) - 1),
     tuple(_matmul_epilogue_cases()),
 )

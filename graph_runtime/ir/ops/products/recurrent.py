@@ -1,18 +1,25 @@
-"""lstm, gru, rnn: a cell over all steps of sequences. What the inputs give to the gates is made before, by
-one product for all steps (x W^T + the biases).
+"""lstm, gru, rnn: a cell that runs over all steps of sequences. The inputs' share of the gates (x W^T + the
+biases) is computed before the cell runs, by one product for all steps.
 
-C contract, of S steps, B rows, D directions, hidden size H and G gates: args gates [S, B, D G H], weights
-[D, G H, H] (with packed: in panels, panels_of, maybe in pairs of bfloat16, and what they multiply is rounded,
-too; or byte_panels_of), the initial h [D, B, H], of lstm the initial c; then those that flags say: the late
-bias [D, H], peepholes [D, 3 H], scales of the columns of panels of bytes [panels, 32], lengths int32 [B];
-then the outputs y [S, D, B, H], the last h, of lstm the last c. Gates lie as ONNX has them: lstm input,
-output, forget, cell; gru update, reset, hidden; peepholes input, output, forget. Attribute words:
-    [0] way: 0 forward, 1 reverse, 2 both [1] clip, the bits of a double [2] flags: 1 peepholes, 2 lengths,
-    4 the forget gate is 1 - the input gate, 8 linear before reset, 16 panels of bytes [3] packed; then of
-    each direction its functions, three words each: code, alpha and beta as the bits of doubles; on tt then
-    those of numerics.py
-A row whose sequence has ended keeps its state, and its y is 0. The formulas are those of ONNX's LSTM, GRU
-and RNN.
+C contract, for S steps, B rows, D directions, hidden size H and G gates. Args:
+    gates      [S, B, D G H], the inputs' share
+    weights    [D, G H, H]. If packed, the weights are in panels: of float32 or pairs of bfloat16 (panels_of;
+               with pairs the state is rounded, too), or of bytes (byte_panels_of)
+    h, c       [D, B, H], the initial states; c for lstm only
+    optional   the inputs that the flags name, in this order: the late bias [D, H], peepholes [D, 3 H], scales
+               of the columns of panels of bytes [panels, 32], lengths int32 [B]
+    outputs    y [S, D, B, H], the last h, for lstm the last c
+Gates are in ONNX's order: lstm input, output, forget, cell; gru update, reset, hidden; peepholes input,
+output, forget. Attribute words:
+    [0] direction: 0 forward, 1 reverse, 2 both
+    [1] clip, the bits of a double
+    [2] flags: 1 peepholes, 2 lengths, 4 the forget gate is 1 - the input gate, 8 linear before reset,
+        16 panels of bytes
+    [3] packed
+    then three words for each function of each direction: its code, and alpha and beta as the bits of doubles
+    at the end, on tt only, the words of numerics.py
+A row whose sequence has ended keeps its state, and its y is 0. The formulas are those of ONNX's LSTM, GRU and
+RNN.
 """
 
 from __future__ import annotations
@@ -29,7 +36,7 @@ from ....base import dtypes
 from ...graph import TensorType
 from .. import rules
 from ..numerics import ATTRS
-from ..registry import Attr, Body, Case, Op, register
+from ..registry import Attr, Body, Case, define
 from ..work import Pass, Product, Work
 from .byte_panels import MOST_K
 from .cells import (
@@ -58,7 +65,7 @@ _WAYS = ("forward", "reverse", "bidirectional")
 
 
 def _functions(op: str, directions: int, attrs) -> list[tuple[str, float, float]]:
-    """(name, alpha, beta) of each function of each direction."""
+    """(name, alpha, beta) of each function, direction after direction."""
     own = CELLS[op].functions * directions
     names = attrs["activations"] or own
     if len(names) != len(own):
@@ -86,6 +93,16 @@ def _words(op, inputs, outputs, attrs):
     return words
 
 
+def _shapes(op, steps, state, weights, flags, in_bytes=False):
+    """The shape of each input, given states [directions, batch, hidden]."""
+    directions, batch, hidden = state
+    found = [(steps, batch, directions * CELLS[op].gates * hidden), weights, *[state] * CELLS[op].states]
+    found += [(directions, hidden)] if flags & 8 else []
+    found += [(directions, 3 * hidden)] if flags & 1 else []
+    found += [(weights[0], 32)] if in_bytes else []
+    return found + ([(batch,)] if flags & 2 else [])
+
+
 def _infer(op, inputs, attrs):
     cell, flags = CELLS[op], flags_of(attrs)
     in_bytes = len(inputs) > 1 and is_in_bytes(inputs[1], attrs)
@@ -102,16 +119,11 @@ def _infer(op, inputs, attrs):
     directions, batch, hidden = h
     if directions != (2 if attrs["direction"] == "bidirectional" else 1):
         rules.fail(op, f"it is {attrs['direction']}, its states are of {directions} directions", got=h)
-    width = cell.gates * hidden
-    weights: tuple[int, ...] = (directions, width, hidden)
+    weights: tuple[int, ...] = (directions, cell.gates * hidden, hidden)
     if attrs["packed"]:
         panels = (byte_panels_of if in_bytes else panels_of)(op, directions, hidden)
         weights = (paired_type(panels) if paired else panels).shape
-    wanted = [(gates[0], batch, directions * width), weights, *[h] * cell.states]
-    wanted += [(directions, hidden)] if flags & 8 else []
-    wanted += [(directions, 3 * hidden)] if flags & 1 else []
-    wanted += [(weights[0], 32)] if in_bytes else []
-    wanted += [(batch,)] if flags & 2 else []
+    wanted = _shapes(op, gates[0], h, weights, flags, in_bytes)
     for i, (t, shape) in enumerate(zip(inputs, wanted, strict=True)):
         if t.shape != shape:
             rules.fail(op, f"input {i} must be {list(shape)}, got {t}", got=t.shape, wanted=shape)
@@ -130,8 +142,8 @@ def _infer(op, inputs, attrs):
 
 
 def _scratch(op, i, o, a):
-    """Bytes of the gates of a step, of a gru's second product, of panels where weights are plain, and where
-    they are bytes of the columns' numbers and of the state in bytes, each row of which has a scale."""
+    """Bytes for the gates of a step, a gru's second product, and panels if the weights are plain. With
+    weights in bytes also for the numbers of each column, the state in bytes, and a scale for each row."""
     directions, batch, hidden = i[2].shape
     size = dtypes.to_numpy(i[0].dtype).itemsize
     floats = batch * directions * hidden * (CELLS[op].gates + (op == "gru"))
@@ -144,7 +156,7 @@ def _scratch(op, i, o, a):
 
 def _refuse_on_tt(op, i, o, a):
     if a["packed"]:
-        return "its weights are in panels, which a tt has no use for"
+        return "it reads plain weights, these are in panels (packed)"
     _, batch, hidden = i[2].shape
     _, nbytes = held_columns(op, batch, hidden, flags_of(a))
     if nbytes > CELL_BYTES:
@@ -196,14 +208,15 @@ def _reference(op, arrays, attrs):
 
 
 def _call(function, clip):
-    """(the function of a clipped gate, the function)"""
+    """(the function of a clipped argument, the function itself)."""
     name, alpha, beta = function
     plain = partial(apply_function, name, alpha, beta)
     return (plain if clip is None else lambda x: plain(np.clip(x, -clip, clip))), plain
 
 
 def _times(w, paired, state, first=0, last=None):
-    """The product of a state by columns ``first`` .. of the weights; ``paired``: of the rounded state."""
+    """The product of a state (rounded to bfloat16 if ``paired``) and the columns ``first`` to ``last`` of the
+    weights."""
     return (rules.narrow(state, PAIRED).astype(np.float64) if paired else state) @ w[first:last].T
 
 
@@ -234,12 +247,8 @@ _STEPS = {"lstm": _lstm, "gru": _gru, "rnn": _rnn}
 # ---------------------------------------------------------------- the ops
 
 
-def _flops(op, i, o, a):
-    return i[0].size * (2 * i[2].shape[2] + 8)
-
-
 def _work(op, i, o, a):
-    """Steps one after the other, each direction of each 32 rows on a core of its own."""
+    """The work of the steps, one after the other; each direction of every 32 rows has a core of its own."""
     steps = i[0].shape[0]
     directions, batch, hidden = i[2].shape
     blocks = -(-batch // CELL_ROWS)
@@ -247,13 +256,13 @@ def _work(op, i, o, a):
     product = Product(steps * cores, min(batch, CELL_ROWS), hidden, width, cores=cores)
     states, gates = steps * cores * -(-hidden // 32), steps * cores * -(-width // 32)
     passes = [Pass("add", gates, cores), Pass("sigmoid", gates, cores), Pass("multiply", 3 * states, cores)]
-    if held_columns(op, batch, hidden, flags_of(a))[0] < round_up(width):  # each step reads its weights
+    if held_columns(op, batch, hidden, flags_of(a))[0] < round_up(width):  # the weights are read in each step
         passes.append(Pass("nop", gates * -(-hidden // 32), cores))
     return Work(product, tuple(passes))
 
 
 def _paired_case(case: Case) -> Case:
-    """With its panels in bfloat16."""
+    """The case with its panels in bfloat16, rows in pairs."""
     panels = TensorType(*case.inputs[1])
     inputs = (case.inputs[0], (PAIRED, paired_type(panels).shape), *case.inputs[2:])
     return replace(case, name=f"bf16_{case.name}", inputs=inputs, nmse=rules.SUMMED[PAIRED])
@@ -262,23 +271,16 @@ def _paired_case(case: Case) -> Case:
 def _case(op: str, name: str, sizes: Sequence[int], dtype: str = "float32", **attrs: Any) -> Case:
     steps, batch, hidden = sizes
     cell, directions = CELLS[op], 2 if attrs.get("direction") == "bidirectional" else 1
-    flags, state = flags_of(attrs), (dtype, (directions, batch, hidden))
+    flags = flags_of(attrs)
     weights: tuple[int, ...] = (directions, cell.gates * hidden, hidden)
     if attrs.get("packed"):
         weights = panels_of(op, directions, hidden).shape
-    inputs: list[tuple[str, tuple[int, ...]]] = [
-        (dtype, (steps, batch, directions * cell.gates * hidden)),
-        (dtype, weights),
-        *[state] * cell.states,
-    ]
-    inputs += [(dtype, (directions, hidden))] if flags & 8 else []
-    inputs += [(dtype, (directions, 3 * hidden))] if flags & 1 else []
-    inputs += [("int32", (batch,))] if flags & 2 else []
+    inputs = [(dtype, shape) for shape in _shapes(op, steps, (directions, batch, hidden), weights, flags)]
+    if flags & 2:
+        inputs[-1] = ("int32", (batch,))
     make = ("uniform",) * (len(inputs) - bool(flags & 2)) + (f"index:{steps + 1}",) * bool(flags & 2)
-    nmse = rules.SUMMED["float32"] | {
-        "cpu": 1e-9 if dtypes.to_numpy(dtype).itemsize == 4 else 1e-22,
-        "tt/f32": 1e-9,
-    }
+    on_cpu = 1e-9 if dtypes.to_numpy(dtype).itemsize == 4 else 1e-22
+    nmse = rules.SUMMED["float32"] | {"cpu": on_cpu, "tt/f32": 1e-9}
     return Case(name, tuple(inputs), attrs, make=make, nmse=nmse)
 
 
@@ -296,7 +298,7 @@ def _byte_cases():
         scales = ("float32", (panels.shape[0], 32))
         inputs = (case.inputs[0], ("int8", panels.shape), *case.inputs[2:at], scales, *case.inputs[at:])
         make = (case.make[0], f"byte_panels:{hidden}", *case.make[2:at], "thousandths", *case.make[at:])
-        # a number between two steps of a grid may go to the other one in float32
+        # float32 may round a number between two steps of the grid to the other step
         yield replace(case, inputs=inputs, make=make, nmse=case.nmse | {"cpu": 1e-6})
 
 
@@ -344,9 +346,7 @@ _OWN = {
         Attr("narrow", "bool", False, "each step may round the state that it multiplies to bytes"),
     ),
     "gru": (
-        Attr(
-            "linear_before_reset", "bool", False, "the hidden gate's product and its bias come before reset"
-        ),
+        Attr("linear_before_reset", "bool", False, "the hidden gate's product and bias come before reset"),
     ),
     "rnn": (),
 }
@@ -354,44 +354,42 @@ _OWN = {
 
 def _register(op: str, doc: str) -> None:
     cell = CELLS[op]
-    register(
-        Op(
-            op,
-            doc,
-            (2 + cell.states, 5 + cell.states),
-            partial(_infer, op),
-            partial(_reference, op),
-            partial(_flops, op),
-            attrs=(
-                Attr("direction", "str", "forward", "which way steps go", _WAYS),
-                Attr("activations", "strs", (), "the functions of each direction; () for the usual ones"),
-                Attr("alphas", "floats", (), "their first numbers; () for ONNX's"),
-                Attr("betas", "floats", (), "their second numbers; () for ONNX's"),
-                Attr("clip", "float", None, "gates are kept in -clip .. clip before their functions"),
-                Attr("lengths", "bool", False, "whether the lengths of the sequences follow"),
-                packed_attr("columns of all gates"),
-                *_OWN[op],
-                *ATTRS,
+    define(
+        op,
+        doc,
+        (2 + cell.states, 5 + cell.states),
+        partial(_infer, op),
+        partial(_reference, op),
+        lambda i, o, a: i[0].size * (2 * i[2].shape[2] + 8),
+        attrs=(
+            Attr("direction", "str", "forward", "direction of the steps", _WAYS),
+            Attr("activations", "strs", (), "functions of each direction; () for the default ones"),
+            Attr("alphas", "floats", (), "their first numbers; () for ONNX's"),
+            Attr("betas", "floats", (), "their second numbers; () for ONNX's"),
+            Attr("clip", "float", None, "gates are kept in -clip .. clip before their functions"),
+            Attr("lengths", "bool", False, "whether the lengths of the sequences follow"),
+            packed_attr("columns of all gates"),
+            *_OWN[op],
+            *ATTRS,
+        ),
+        words=partial(_words, op),
+        bodies={
+            "cpu": Body(
+                op,
+                ("float32", "float64"),
+                rules.by_dtype,
+                scratch=partial(_scratch, op),
+                prebuilt=("float32", "float64"),
             ),
-            words=partial(_words, op),
-            bodies={
-                "cpu": Body(
-                    op,
-                    ("float32", "float64"),
-                    rules.by_dtype,
-                    scratch=partial(_scratch, op),
-                    prebuilt=("float32", "float64"),
-                ),
-                "tt": Body(op, ("float32",), accepts=partial(_refuse_on_tt, op), numerics=True),
-            },
-            walk="recurrent",
-            parts="recurrent",
-            pace={"cpu": "product"},
-            work=partial(_work, op),
-            weights=(1,),
-            panels=lambda i, o, a: 0 if refuse_panels(i, o, a) else i[0].shape[2],
-            cases=tuple(_cases(op)),
-        )
+            "tt": Body(op, ("float32",), accepts=partial(_refuse_on_tt, op), numerics=True),
+        },
+        walk="recurrent",
+        parts="recurrent",
+        pace={"cpu": "product"},
+        work=partial(_work, op),
+        weights=(1,),
+        panels=lambda i, o, a: 0 if refuse_panels(i, o, a) else i[0].shape[2],
+        cases=tuple(_cases(op)),
     )
 
 

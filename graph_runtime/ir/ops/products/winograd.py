@@ -1,12 +1,12 @@
-"""Weights of 3 x 3 taps for Winograd's F(4 x 4, 3 x 3), and which convolutions they serve.
+"""Weights of 3 x 3 taps for Winograd's F(4 x 4, 3 x 3), and the rule for which convolutions it is faster.
 
-A tile of 4 x 4 output pixels is made of 36 products of transformed weights with a transformed image of 6 x
-6 pixels: a quarter of the multiplications of its windows. The transforms evaluate polynomials at 0,
-+-sqrt(1/2), +-sqrt(2) and infinity: d, a line of six pixels, becomes ENTER d; g, a line of three taps, TAPS
-g; products m of six become LEAVE m, a line of four pixels. Pairs that are each other's inverse lose the
-least: the root of the mean squared error is at most twice that of a direct sum in float32; with 0, +-1, +-2
-four times.
-(S. Winograd, Arithmetic Complexity of Computations, 1980; A. Lavin and S. Gray, arXiv:1509.09308.)
+A tile of 4 x 4 output pixels takes 36 products of transformed weights with a transformed image of 6 x 6
+pixels: a quarter of the multiplications of its windows. The transforms evaluate polynomials at 0,
++-sqrt(1/2), +-sqrt(2) and infinity: a line d of six pixels becomes ENTER d, a line g of three taps becomes
+TAPS g, and six products m become LEAVE m, a line of four pixels. Points in reciprocal pairs lose least
+accuracy: the root mean squared error is at most twice that of a direct sum in float32; with the points 0,
++-1, +-2 it is four times that of a direct sum. (S. Winograd, Arithmetic Complexity of Computations, 1980; A.
+Lavin and S. Gray, arXiv:1509.09308.)
 """
 
 from __future__ import annotations
@@ -18,29 +18,19 @@ import numpy as np
 
 from ...graph import TensorType
 from .. import rules
-from ..registry import Body, Case
-from .packed import bundle_of, grouped_panel_type, is_narrow, pack_grouped, unpack_grouped
+from ..cases import case
+from ..registry import Case
+from .packed import bundle_of, float32_body, grouped_panel_type, is_narrow, pack_grouped, unpack_grouped
 
-__all__ = [
-    "WINOGRAD",
-    "by_tiles",
-    "check_winograd",
-    "pack_winograd",
-    "windows_in_pairs",
-    "winograd_cases",
-    "winograd_pays",
-    "winograd_type",
-]
-
-TILE = 4  # output pixels along a side
+TILE = 4  # output pixels along each side of a tile
 _POINTS = TILE + 2
 _PLACES = _POINTS**2
 # GR_TILE_SLOTS, GR_TILE_ROOM and GR_TILE_SHARES of native/kernels/cpu/winograd.h
 _SLOTS, _ROOM, _SHARES = 64, 448, 2
-_LEAST = 16  # channels of the image that a product reads
-_PIXELS = 6  # of a tile that are pixels of the result, in the mean
-_USES, _NEAR_BYTES = 8, 1 << 20  # tiles that use a weight; one that stays in the second cache
-_PAIRED_USES = 24  # tiles that use one where products of bf16 are twice as fast as those of float32
+_LEAST = 16  # least number of an image's channels for which tiles are used
+_PIXELS = 6  # least mean number of a tile's 16 pixels that are inside the result
+_USES, _NEAR_BYTES = 8, 1 << 20  # least tiles that use a weight; bytes that stay in the L2 cache
+_PAIRED_USES = 24  # _USES on a CPU that multiplies bf16 twice as fast as float32
 _NEAR, _FAR = math.sqrt(0.5), math.sqrt(2)
 
 TAPS = np.array(
@@ -70,21 +60,22 @@ LEAVE = np.array(
 
 
 def winograd_type(o: int, channels: int, group: int) -> TensorType:
-    """The type of a weight [o, channels, 3, 3] of ``group`` groups: panels (packed.py) of one tap, for each
-    of the 36 places of a tile."""
+    """The type of a weight [o, channels, 3, 3] of ``group`` groups for tiles: panels (packed.py) of one tap
+    for each of the 36 places of a tile."""
     panels, k, columns = grouped_panel_type(o, channels, 1, group).shape
     return TensorType("float32", (_PLACES * panels, k, columns))
 
 
 def pack_winograd(w: np.ndarray, group: int) -> np.ndarray:
-    """A weight [o, channels, 3, 3] of ``group`` groups as winograd_type says."""
+    """A weight [o, channels, 3, 3] of ``group`` groups, transformed and in panels; the type is
+    winograd_type."""
     places = np.einsum("ip,ocpq,jq->ijoc", TAPS, w, TAPS, optimize=True).astype(w.dtype)
     places = places.reshape(_PLACES, *w.shape[:2], 1, 1)
     return np.concatenate([pack_grouped(place, group) for place in places])
 
 
 def _convolution(x: np.ndarray, panels: np.ndarray, o: int, group: int, pads) -> np.ndarray:
-    """The convolution [N,OH,OW,O] of an image [N,H,W,C] and a weight of pack_winograd."""
+    """The convolution [N,OH,OW,O] of an image [N,H,W,C] with a weight from pack_winograd."""
     (top, left, bottom, right), (n, h, w, _) = pads, x.shape
     out = h + top + bottom - 2, w + left + right - 2
     down, across = (-(-size // TILE) for size in out)
@@ -102,25 +93,24 @@ def _convolution(x: np.ndarray, panels: np.ndarray, o: int, group: int, pads) ->
 
 
 def by_tiles(arrays, attrs):
-    """Op.reference of a conv2d with winograd: what tiles make, step by step."""
+    """Op.reference of a conv2d with winograd: computes tile by tile, as the kernel does."""
     x, w, *bias = (rules.wide(a) for a in arrays)
     y = _convolution(x, w, attrs["packed"], attrs["group"], attrs["pads"])
     return [rules.narrow(y + bias[0] if bias else y, arrays[0].dtype.name)]
 
 
 def check_winograd(o: int, channels: int, kernel: tuple[int, ...], attrs) -> None:
-    """Raise GraphError unless tiles can make a conv2d of so many channels a group."""
+    """Raise GraphError unless tiles can compute a conv2d with ``channels`` channels per group."""
     if kernel != (3, 3) or {*attrs["strides"], *attrs["dilations"]} != {1}:
-        rules.fail(
-            "conv2d", "winograd takes 3 x 3 taps, strides and dilations of 1", got=kernel, wanted=(3, 3)
-        )
+        text = "winograd takes 3 x 3 taps, strides and dilations of 1"
+        rules.fail("conv2d", text, got=kernel, wanted=(3, 3))
     if channels == 1 and o == attrs["group"] > 1:
         rules.fail("conv2d", "winograd takes no groups of one channel", got=attrs["group"])
 
 
 def _scratch(image: tuple[int, ...], o: int, group: int, made: tuple[int, ...]) -> int:
-    """Host bytes for an image [N,H,W,C] and a result [N,OH,OW,O]: rows and products of as many tiles as all
-    tasks work on at a time, and each task's pixels of one tile."""
+    """Host bytes for an image [N,H,W,C] and a result [N,OH,OW,O]: rows and products of the tiles that the
+    tasks work on at a time, and the pixels of one tile for each task."""
     bundles = group // bundle_of(group, o // group)
     rows = -(-image[-1] // 16) * 16 + 16
     products = bundles * (-(-o // bundles // 16) * 16) + 16
@@ -129,11 +119,12 @@ def _scratch(image: tuple[int, ...], o: int, group: int, made: tuple[int, ...]) 
 
 
 def winograd_pays(weight: tuple[int, ...], made: tuple[int, ...], attrs) -> bool:
-    """Whether tiles make a convolution faster: of a weight [O,C/group,KH,KW], a result [N,O,OH,OW].
+    """Whether tiles make a convolution with weight [O,C/group,KH,KW] and result [N,O,OH,OW] faster.
 
-    Not where the channels are few, which the transforms cost as much as the products; of groups whose
-    kernels of their own (is_narrow) are as fast; where tiles overhang; or where few tiles use a weight that
-    is four times as large, and comes from memory in each run.
+    Tiles are not faster if there are few channels, because the transforms then take as long as the products;
+    if the groups have kernels of their own (is_narrow); or if much of the tiles lies outside of the result.
+    Nor are they faster if few tiles use the weight: in tiles it is four times as large as its taps, and it is
+    read from memory in each run.
     """
     o, channels, *kernel = weight
     ones = {*attrs["strides"], *attrs["dilations"]}
@@ -147,26 +138,23 @@ def winograd_pays(weight: tuple[int, ...], made: tuple[int, ...], attrs) -> bool
 
 
 def windows_in_pairs(weight: tuple[int, ...], made: tuple[int, ...]) -> bool:
-    """Whether windows with their weight in bf16, where the CPU multiplies it, are faster than tiles, of a
-    convolution that tiles could make: few of these use a weight that is eight times as large."""
+    """Whether, on a CPU that multiplies bf16, windows with a bf16 weight are faster than tiles. This is so if
+    few tiles use the weight, which is eight times as large for tiles."""
     o, channels = weight[:2]
     tiles = made[0] * math.prod(-(-size // TILE) for size in made[2:])
     return tiles < _PAIRED_USES and winograd_type(o, channels, 1).nbytes > _NEAR_BYTES
 
 
-WINOGRAD = Body(
+WINOGRAD = float32_body(
     "conv2d_winograd",
-    ("float32",),
-    rules.by_dtype,
-    lambda i, o, a: _scratch(i[0].shape, a["packed"], a["group"], o[0].shape),
-    lambda i, o, a: None if a["winograd"] else "it reads weights for Winograd's tiles (winograd)",
-    epilogue=True,
-    prebuilt=("float32",),
+    scratch=lambda i, o, a: _scratch(i[0].shape, a["packed"], a["group"], o[0].shape),
+    accepts=lambda i, o, a: None if a["winograd"] else "it reads weights for Winograd's tiles (winograd)",
 )
 
 
 def winograd_cases(nmse: dict[str, float]) -> Iterator[Case]:
-    """Of conv2d: odd sizes, overhanging tiles, channels that fill no vector, groups that share panels."""
+    """Cases of conv2d: odd sizes, overhanging tiles, channels that do not fill a vector, groups that share
+    panels."""
     for name, x, o, group, pads in (
         ("winograd", (2, 9, 14, 16), 40, 1, (1, 1, 1, 1)),
         ("winograd_odd", (1, 3, 7, 5), 3, 1, (0, 2, 3, 0)),
@@ -174,22 +162,14 @@ def winograd_cases(nmse: dict[str, float]) -> Iterator[Case]:
         ("winograd_empty", (0, 9, 9, 4), 5, 1, (0, 0, 0, 0)),
     ):
         w = winograd_type(o, x[3] // group, group)
-        attrs = {
-            "layout": "NHWC",
-            "packed": o,
-            "kernel_shape": (3, 3),
-            "winograd": True,
-            "group": group,
-            "pads": pads,
-        }
-        own = (("float32", x), ("float32", w.shape), ("float32", (o,)))
-        yield Case(name, own, attrs, nmse=nmse)
-        if x[0] and group == 1:  # a residual in registers, and a program behind
+        attrs = {"layout": "NHWC", "packed": o, "kernel_shape": (3, 3), "winograd": True}
+        attrs |= {"group": group, "pads": pads}
+        own = x, w.shape, (o,)
+        yield case(name, *own, attrs, nmse=nmse)
+        if x[0] and group == 1:  # a residual in registers, and further steps
             made = (x[0], x[1] + pads[0] + pads[2] - 2, x[2] + pads[1] + pads[3] - 2, o)
             for kind, steps in (
                 ("residual", [["add", [3, -1], {}], ["relu", [-2], {}]]),
                 ("epilogue", [["silu", [-1], {}], ["add", [-2, 3], {}]]),
             ):
-                yield Case(
-                    f"{name}_{kind}", (*own, ("float32", made)), {**attrs, "epilogue": steps}, nmse=nmse
-                )
+                yield case(f"{name}_{kind}", *own, made, {**attrs, "epilogue": steps}, nmse=nmse)

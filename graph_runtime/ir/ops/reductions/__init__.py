@@ -1,4 +1,4 @@
-"""Ops that go along axes: sums and their like, positions and orders, normalisations.
+"""Ops that go along axes: sums and other reductions, positions and orders of elements, normalisations.
 
 Read reduce, axis and normalize.
 """

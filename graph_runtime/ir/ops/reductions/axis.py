@@ -1,15 +1,15 @@
 """Ops that go along one axis: argmax argmin cumsum topk.
 
 C contract (args are x, then the outputs). Attribute words:
-    argmax, argmin   [0] axis (non-negative) [1] select_last_index; keepdims shows in the output's shape only
+    argmax, argmin   [0] axis (non-negative) [1] select_last_index; keepdims only changes the output's shape
     cumsum           [0] axis [1] exclusive [2] reverse
-    topk             [0] axis [1] largest [2] total, of floats; args x, values, indices; k is the size of
-                     the outputs along axis
-Indices are int64, or int32 where the attribute dtype says so; tt knows only those.
-NaN is the greatest and the least of all for argmax and argmin (as numpy), the greatest for topk, unless it is
-total: then floats are in IEEE 754's total order, -NaN before all, -0 before 0. Of equal elements the first
-one counts, with select_last_index the last one; topk puts the one of the lower index first. cumsum of floats
-adds in a wider type; integers wrap.
+    topk             [0] axis [1] largest [2] total, for floats; args x, values, indices; k is the size of the
+                     outputs along axis
+Indices are int64, or int32 if the attribute dtype says so; tt takes int32 only. For argmax a NaN is the
+greatest element, for argmin the least (as in numpy), for topk the greatest. With total, topk uses IEEE 754's
+total order of floats: -NaN before all others, -0 before 0. Of equal elements the first one counts, or with
+select_last_index the last; topk puts the lower index first. cumsum of floats adds in a wider type; integers
+wrap.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ import numpy as np
 
 from ...graph import TensorType
 from .. import indices, rules
-from ..registry import REQUIRED, Attr, Body, Case, Op, register
+from ..cases import case, cases, per_dtype
+from ..registry import REQUIRED, Attr, define
 from ..work import Passes
 
 _AXIS = Attr("axis", "int", 0, "the axis to go along")
+_TYPES = rules.NUMBERS, rules.TT_NUMBERS
 
 
 def _axis(op, inputs, attrs):
@@ -32,21 +34,15 @@ def _axis(op, inputs, attrs):
 # ---------------------------------------------------------------- argmax argmin
 
 
-def _arg_cases():
-    for name, shape, attrs in (
-        ("last", (3, 65, 97), {"axis": -1}),
-        ("rows", (3, 65, 40), {"axis": 1, "keepdims": False}),
-        ("first", (33, 5), {}),
-        ("ties", (3, 65, 40), {"axis": 1, "select_last_index": True}),
-        ("last_ties", (3, 65), {"axis": 1, "select_last_index": True}),
-        ("vector", (1000,), {"keepdims": False}),
-        ("empty", (0, 4), {"axis": 1}),
-    ):
-        for dtype in ("int64", "int32"):
-            attrs_of = attrs | {"dtype": dtype}
-            yield Case(f"{name}_{dtype}", (("float32", shape),), attrs_of, make=("digits",), nmse=rules.EXACT)
-    for t in rules.NUMBERS:
-        yield Case(t, ((t, (3, 33, 5)),), {"axis": 1, "dtype": "int32"}, nmse=rules.EXACT)
+_ARG_ROWS = (
+    ("last", (3, 65, 97), {"axis": -1}),
+    ("rows", (3, 65, 40), {"axis": 1, "keepdims": False}),
+    ("first", (33, 5)),
+    ("ties", (3, 65, 40), {"axis": 1, "select_last_index": True}),
+    ("last_ties", (3, 65), {"axis": 1, "select_last_index": True}),
+    ("vector", (1000,), {"keepdims": False}),
+    ("empty", (0, 4), {"axis": 1}),
+)
 
 
 def _arg(op: str, doc: str, compute) -> None:
@@ -67,35 +63,37 @@ def _arg(op: str, doc: str, compute) -> None:
             found = compute(x, axis=axis, keepdims=attrs["keepdims"])
         return [np.asarray(found, attrs["dtype"])]
 
-    register(
-        Op(
-            op,
-            doc,
-            (1, 1),
-            infer,
-            reference,
-            lambda i, o, a: i[0].size,
-            attrs=(
-                _AXIS,
-                Attr("keepdims", "bool", True, "keep the axis with size 1"),
-                Attr("select_last_index", "bool", False, "of several such elements name the last one"),
-                indices.INDEX,
+    define(
+        op,
+        doc,
+        (1, 1),
+        infer,
+        reference,
+        lambda i, o, a: i[0].size,
+        attrs=(
+            _AXIS,
+            Attr("keepdims", "bool", True, "keep the axis with size 1"),
+            Attr("select_last_index", "bool", False, "index of the last of equal elements"),
+            indices.INDEX,
+        ),
+        words=lambda i, o, a: [a["axis"] % len(i[0].shape), int(a["select_last_index"])],
+        bodies=rules.bodies(op, *_TYPES, accepts=indices.narrow_found),
+        kind="reduction",
+        parts="arg",
+        walk="arg",
+        cases=(
+            *(
+                case(f"{name}_{kind}", *row, make=("digits",), nmse=rules.EXACT, attrs={"dtype": kind})
+                for name, *row in _ARG_ROWS
+                for kind in ("int64", "int32")
             ),
-            words=lambda i, o, a: [a["axis"] % len(i[0].shape), int(a["select_last_index"])],
-            bodies={
-                "cpu": Body(op, rules.NUMBERS, rules.by_dtype),
-                "tt": Body(op, rules.TT_NUMBERS, accepts=indices.narrow_found),
-            },
-            kind="reduction",
-            parts="arg",
-            walk="arg",
-            cases=tuple(_arg_cases()),
-        )
+            *per_dtype(rules.NUMBERS, (3, 33, 5), {"axis": 1, "dtype": "int32"}, nmse=rules.EXACT),
+        ),
     )
 
 
-_arg("argmax", "where the greatest element along an axis is", np.argmax)
-_arg("argmin", "where the least element along an axis is", np.argmin)
+_arg("argmax", "index of the greatest element along an axis", np.argmax)
+_arg("argmin", "index of the least element along an axis", np.argmin)
 
 
 # ---------------------------------------------------------------- cumsum
@@ -117,51 +115,44 @@ def _cumsum(arrays, attrs):
     return [rules.narrow(np.flip(y, axis) if attrs["reverse"] else y, x.dtype.name)]
 
 
-register(
-    Op(
-        "cumsum",
-        "running sum along an axis",
-        (1, 1),
-        _cumsum_infer,
-        _cumsum,
-        lambda i, o, a: o[0].size,
-        attrs=(
-            _AXIS,
-            Attr("exclusive", "bool", False, "without the element itself"),
-            Attr("reverse", "bool", False, "from the end"),
-        ),
-        words=lambda i, o, a: [a["axis"] % len(i[0].shape), int(a["exclusive"]), int(a["reverse"])],
-        bodies={
-            "cpu": Body("cumsum", rules.NUMBERS, rules.by_dtype),
-            "tt": Body("cumsum", rules.TT_NUMBERS),
-        },
-        pace={"cpu": "simple"},
-        work=Passes(("matmul",)),  # with a triangle of ones
-        parts="lines",
-        cases=(
-            *(
-                Case(name, (("float32", shape),), attrs, nmse=rules.ROUNDED)
-                for name, shape, attrs in (
-                    ("last", (3, 33, 97), {"axis": -1}),
-                    ("rows", (3, 65, 40), {"axis": 1}),
-                    ("exclusive", (33, 40), {"exclusive": True}),
-                    ("reverse", (33, 40), {"axis": 1, "reverse": True}),
-                    ("both", (5, 33), {"axis": 1, "reverse": True, "exclusive": True}),
-                    ("empty", (4, 0), {"axis": 1, "exclusive": True}),
-                )
+define(
+    "cumsum",
+    "running sum along an axis",
+    (1, 1),
+    _cumsum_infer,
+    _cumsum,
+    lambda i, o, a: o[0].size,
+    attrs=(
+        _AXIS,
+        Attr("exclusive", "bool", False, "without the element itself"),
+        Attr("reverse", "bool", False, "from the end"),
+    ),
+    words=lambda i, o, a: [a["axis"] % len(i[0].shape), int(a["exclusive"]), int(a["reverse"])],
+    bodies=rules.bodies("cumsum", *_TYPES),
+    pace={"cpu": "simple"},
+    work=Passes(("matmul",)),  # a product with a triangle of ones
+    parts="lines",
+    cases=(
+        *cases(
+            (
+                ("last", (3, 33, 97), {"axis": -1}),
+                ("rows", (3, 65, 40), {"axis": 1}),
+                ("exclusive", (33, 40), {"exclusive": True}),
+                ("reverse", (33, 40), {"axis": 1, "reverse": True}),
+                ("both", (5, 33), {"axis": 1, "reverse": True, "exclusive": True}),
+                ("empty", (4, 0), {"axis": 1, "exclusive": True}),
             ),
-            *(
-                Case(t, ((t, (3, 33, 5)),), {"axis": 1}, nmse=rules.SUMMED.get(t, rules.EXACT))
-                for t in rules.NUMBERS[1:]
-            ),
+            rules.ROUNDED,
         ),
-    )
+        *per_dtype(rules.NUMBERS[1:], (3, 33, 5), {"axis": 1}, nmse=rules.SUMMED_OR_EXACT),
+    ),
 )
 
 
 # ---------------------------------------------------------------- topk
 
-# with the indices, in a core's L1: of 32 rows or columns, and of 32 x 32 elements where the axis is of planes
+# most elements that fit, with their indices, into a core's L1: for 32 rows or columns at a time if the axis
+# is one of the last two, for 32 x 32 elements at a time otherwise
 _MOST_KEPT, _MOST_OF_PLANES = 1024, 128
 
 
@@ -188,7 +179,7 @@ def _topk(arrays, attrs):
     if attrs["total"] and wide.dtype.kind == "f":
         bits = wide.astype(np.float64).view(np.int64)
         wide = np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)
-    if attrs["largest"]:  # reversed twice, so that of equal elements the lower index comes first
+    if attrs["largest"]:  # reversed twice, so that the lower index of equal elements comes first
         order = n - 1 - np.flip(np.argsort(np.flip(wide, axis), axis=axis, kind="stable"), axis)
     else:
         order = np.argsort(wide, axis=axis, kind="stable")
@@ -196,59 +187,51 @@ def _topk(arrays, attrs):
     return [np.take_along_axis(x, order, axis), order.astype(attrs["dtype"])]
 
 
-register(
-    Op(
-        "topk",
-        "the k greatest or least elements along an axis, best first, and their indices",
-        (1, 1),
-        _topk_infer,
-        _topk,
-        lambda i, o, a: 2 * i[0].size,
-        attrs=(
-            Attr("k", "int", REQUIRED, "how many"),
-            Attr("axis", "int", -1, "the axis to go along"),
-            Attr("largest", "bool", True, "the greatest ones; else the least"),
-            Attr(
-                "total",
-                "bool",
-                False,
-                "floats in total order: -NaN before all, -0 before 0; else NaN is last",
-            ),
-            Attr("sorted", "bool", True, "best first; they are in any case"),
-            indices.INDEX,
+define(
+    "topk",
+    "the k greatest or least elements along an axis, best first, and their indices",
+    (1, 1),
+    _topk_infer,
+    _topk,
+    lambda i, o, a: 2 * i[0].size,
+    attrs=(
+        Attr("k", "int", REQUIRED, "number of elements"),
+        Attr("axis", "int", -1, "the axis to go along"),
+        Attr("largest", "bool", True, "the greatest elements; else the least"),
+        Attr(
+            "total",
+            "bool",
+            False,
+            "floats in total order: -NaN before all, -0 before 0; else NaN is last",
         ),
-        words=lambda i, o, a: [
-            a["axis"] % len(i[0].shape),
-            int(a["largest"]),
-            int(a["total"] and i[0].dtype in rules.FLOATS),
-        ],
-        bodies={
-            "cpu": Body("topk", rules.NUMBERS, rules.by_dtype),
-            "tt": Body("topk", rules.TT_NUMBERS, accepts=_topk_tt),
-        },
-        kind="reduction",
-        parts="moved",
-        cases=(
-            *(
-                Case(name + more, (("float32", shape),), attrs | dtype, make=(make,), nmse=rules.MOVED)
-                for more, dtype in (("", {}), ("_int32", {"dtype": "int32"}))
-                for name, shape, attrs, make in (
-                    ("last", (3, 65, 97), {"k": 5}, "normal"),
-                    ("rows", (3, 65, 33), {"k": 33, "axis": 1}, "normal"),
-                    ("long", (70, 40), {"k": 66, "axis": 0, "largest": False}, "digits"),
-                    ("planes", (5, 2, 33, 40), {"k": 3, "axis": 0}, "digits"),
-                    ("channels", (2, 5, 3, 33), {"k": 5, "axis": 1, "largest": False}, "normal"),
-                    ("ties", (40, 65), {"k": 40}, "digits"),
-                    ("least", (40, 65), {"k": 3, "largest": False}, "digits"),
-                    ("all", (33,), {"k": 33, "largest": False, "sorted": False}, "normal"),
-                    ("none", (33,), {"k": 0}, "normal"),
-                    ("total", (40, 65), {"k": 40, "total": True}, "digits"),
-                )
-            ),
-            *(
-                Case(t, ((t, (3, 33)),), {"k": 7, "dtype": "int32"}, nmse=rules.MOVED)
-                for t in rules.NUMBERS[1:]
-            ),
+        Attr("sorted", "bool", True, "best first; they always are"),
+        indices.INDEX,
+    ),
+    words=lambda i, o, a: [
+        a["axis"] % len(i[0].shape),
+        int(a["largest"]),
+        int(a["total"] and i[0].dtype in rules.FLOATS),
+    ],
+    bodies=rules.bodies("topk", *_TYPES, accepts=_topk_tt),
+    kind="reduction",
+    parts="moved",
+    cases=(
+        *(
+            case(name + more, shape, attrs | dtype, make=(make,), nmse=rules.MOVED)
+            for more, dtype in (("", {}), ("_int32", {"dtype": "int32"}))
+            for name, shape, attrs, make in (
+                ("last", (3, 65, 97), {"k": 5}, "normal"),
+                ("rows", (3, 65, 33), {"k": 33, "axis": 1}, "normal"),
+                ("long", (70, 40), {"k": 66, "axis": 0, "largest": False}, "digits"),
+                ("planes", (5, 2, 33, 40), {"k": 3, "axis": 0}, "digits"),
+                ("channels", (2, 5, 3, 33), {"k": 5, "axis": 1, "largest": False}, "normal"),
+                ("ties", (40, 65), {"k": 40}, "digits"),
+                ("least", (40, 65), {"k": 3, "largest": False}, "digits"),
+                ("all", (33,), {"k": 33, "largest": False, "sorted": False}, "normal"),
+                ("none", (33,), {"k": 0}, "normal"),
+                ("total", (40, 65), {"k": 40, "total": True}, "digits"),
+            )
         ),
-    )
+        *per_dtype(rules.NUMBERS[1:], (3, 33), {"k": 7, "dtype": "int32"}, nmse=rules.MOVED),
+    ),
 )

@@ -3,14 +3,16 @@
 C contract (args are the inputs, then the output). Attribute words:
     softmax, log_softmax    [0] axis (non-negative)
     layer_norm, rms_norm    [0] axis (non-negative): the dimensions axis .. last are normalised together;
-                            scale and bias have their shape
+                            scale and bias have the shape of these dimensions
                             [1] epsilon, the bits of a double
     lrn                     [0] size [1] alpha [2] beta [3] bias, the bits of doubles
-Sums are in double; softmax and norms of contiguous float32 rows sum in lanes of float first. log_softmax:
-x - log(sum of exp(x)). layer_norm: (x - mean) / sqrt(variance + epsilon) * scale + bias, variance without
-Bessel's correction. rms_norm: x / sqrt(mean(x^2) + epsilon) * scale.
-lrn: x / (bias + alpha / size * sum of the squares of ``size`` neighbouring channels)^beta; they begin
-(size - 1) / 2 channels before, rounded down.
+Formulas:
+    log_softmax   x - log(sum of exp(x))
+    layer_norm    (x - mean) / sqrt(variance + epsilon) * scale + bias, variance without Bessel's correction
+    rms_norm      x / sqrt(mean(x^2) + epsilon) * scale
+    lrn           x / (bias + alpha / size * sum of the squares of ``size`` neighbouring channels)^beta; the
+                  first of these channels is (size - 1) / 2, rounded down, before x's
+Sums are in double; softmax and norms of contiguous float32 rows first sum in lanes of float.
 """
 
 from __future__ import annotations
@@ -18,26 +20,28 @@ from __future__ import annotations
 import numpy as np
 
 from .. import rules
-from ..registry import REQUIRED, Attr, Body, Case, Op, register
+from ..cases import case, cases, per_dtype
+from ..registry import REQUIRED, Attr, define
 from ..work import SOFTMAX, Passes
 
 # ---------------------------------------------------------------- softmax log_softmax
 
 
 _SOFTMAX_ROWS = (
-    ("digits", (4, 10), -1),
-    ("tiles", (3, 65, 97), -1),
-    ("rows", (2, 33, 40), 1),
-    ("first", (33, 5, 6), 0),
-    ("vector", (31,), -1),
-    ("wide", (2, 3001), -1),
-    ("one", (3, 1), -1),
-    ("empty", (0, 3), -1),
+    ("digits", (4, 10), {"axis": -1}),
+    ("tiles", (3, 65, 97), {"axis": -1}),
+    ("rows", (2, 33, 40), {"axis": 1}),
+    ("first", (33, 5, 6), {"axis": 0}),
+    ("vector", (31,), {"axis": -1}),
+    ("wide", (2, 3001), {"axis": -1}),
+    ("one", (3, 1), {"axis": -1}),
+    ("empty", (0, 3), {"axis": -1}),
 )
 
 
 def _softmax(name, doc, finish, axis_meaning, work, inplace=(), ttnn=(), prebuilt=()):
-    """``finish(x, e, total)``: the result, from x less its maximum, exp of that, and the sum of that."""
+    """Register a softmax. ``finish(x, e, total)``: the result, from x less its maximum, e = exp(x), and the
+    total of e."""
 
     def infer(inputs, attrs):
         rules.one_dtype(name, inputs, rules.FLOATS)
@@ -54,34 +58,26 @@ def _softmax(name, doc, finish, axis_meaning, work, inplace=(), ttnn=(), prebuil
             y = finish(x, e, e.sum(axis=axis, keepdims=True))
         return [rules.narrow(y, arrays[0].dtype.name)]
 
-    register(
-        Op(
-            name,
-            doc,
-            (1, 1),
-            infer,
-            reference,
-            lambda i, o, a: 5 * o[0].size,
-            attrs=(Attr("axis", "int", -1, axis_meaning),),
-            words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
-            bodies={
-                "cpu": Body(name, rules.FLOATS, rules.by_dtype, prebuilt=prebuilt),
-                "tt": Body(name, rules.TT_FLOATS),
-            },
-            inplace=inplace,
-            pace={"cpu": "function"},
-            work=work,
-            parts="softmax",
-            walk="softmax",
-            ttnn={there: {"dim": "axis"} for there in ttnn},
-            cases=(
-                *(
-                    Case(case, (("float32", shape),), {"axis": axis}, nmse=rules.ROUNDED)
-                    for case, shape, axis in _SOFTMAX_ROWS
-                ),
-                *(Case(t, ((t, (5, 40)),), nmse=rules.SUMMED[t]) for t in rules.FLOATS[1:]),
-            ),
-        )
+    define(
+        name,
+        doc,
+        (1, 1),
+        infer,
+        reference,
+        lambda i, o, a: 5 * o[0].size,
+        attrs=(Attr("axis", "int", -1, axis_meaning),),
+        words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
+        bodies=rules.bodies(name, rules.FLOATS, rules.TT_FLOATS, prebuilt=prebuilt),
+        inplace=inplace,
+        pace={"cpu": "function"},
+        work=work,
+        parts="softmax",
+        walk="softmax",
+        ttnn={there: {"dim": "axis"} for there in ttnn},
+        cases=(
+            *cases(_SOFTMAX_ROWS, rules.ROUNDED),
+            *per_dtype(rules.FLOATS[1:], (5, 40), nmse=rules.SUMMED),
+        ),
     )
 
 
@@ -108,9 +104,9 @@ _softmax(
 
 
 def _norm(name, doc, parameters, compute, epsilon, flops, whole, inplace=()):
-    """Over the dimensions axis .. last. ``parameters``: the inputs after x, which have their shape.
-    ``compute(x, mean, epsilon, *parameters)``; mean(array): over those dimensions. ``whole``: what tt does to
-    all tiles of x."""
+    """Register a norm over the dimensions axis .. last. ``parameters``: names of the inputs after x, which
+    have the shape of these dimensions. ``compute(x, mean, epsilon, *parameters)``: the result; mean(array) is
+    the mean over these dimensions. ``whole``: the ops of tt that pass over all tiles of x."""
 
     def infer(inputs, attrs):
         x = inputs[0]
@@ -133,31 +129,26 @@ def _norm(name, doc, parameters, compute, epsilon, flops, whole, inplace=()):
         y = compute(x, lambda a: a.mean(axis=axes, keepdims=True), attrs["epsilon"], *given)
         return [rules.narrow(y, arrays[0].dtype.name)]
 
-    register(
-        Op(
-            name,
-            doc,
-            (1 + len(parameters), 1 + len(parameters)),
-            infer,
-            reference,
-            lambda i, o, a: flops * o[0].size,
-            attrs=(
-                Attr("axis", "int", -1, "the first of the dimensions that are normalised together"),
-                Attr("epsilon", "float", 1e-5, epsilon),
-            ),
-            words=lambda i, o, a: [a["axis"] % len(i[0].shape), rules.float_word(a["epsilon"])],
-            bodies={
-                "cpu": Body(name, rules.FLOATS, rules.by_dtype, prebuilt=("float32",)),
-                "tt": Body(name, rules.TT_FLOATS),
-            },
-            inplace=inplace,
-            pace={"cpu": "simple"},
-            work=Passes(whole, ("sqrt", "reciprocal")),
-            parts=name,
-            weights=tuple(range(1, 1 + len(parameters))),
-            walk="layer_norm",
-            cases=tuple(_norm_cases(len(parameters))),
-        )
+    define(
+        name,
+        doc,
+        (1 + len(parameters), 1 + len(parameters)),
+        infer,
+        reference,
+        lambda i, o, a: flops * o[0].size,
+        attrs=(
+            Attr("axis", "int", -1, "the first of the dimensions that are normalised together"),
+            Attr("epsilon", "float", 1e-5, epsilon),
+        ),
+        words=lambda i, o, a: [a["axis"] % len(i[0].shape), rules.float_word(a["epsilon"])],
+        bodies=rules.bodies(name, rules.FLOATS, rules.TT_FLOATS, prebuilt=("float32",)),
+        inplace=inplace,
+        pace={"cpu": "simple"},
+        work=Passes(whole, ("sqrt", "reciprocal")),
+        parts=name,
+        weights=tuple(range(1, 1 + len(parameters))),
+        walk="layer_norm",
+        cases=tuple(_norm_cases(len(parameters))),
     )
 
 
@@ -170,11 +161,10 @@ def _norm_cases(parameters):
         ("one", (4, 1), -1),
         ("empty", (0, 3), -1),
     ):
-        more = (("float32", shape[axis % len(shape) :]),) * parameters
-        yield Case(name, (("float32", shape), *more), {"axis": axis}, nmse=rules.ROUNDED)
-    for t in rules.FLOATS:
-        inputs = ((t, (6, 33)), *((t, (33,)),) * parameters)
-        yield Case(f"epsilon_{t}", inputs, {"epsilon": 0.5}, nmse=rules.SUMMED[t])
+        more = (shape[axis % len(shape) :],) * parameters
+        yield case(name, shape, *more, {"axis": axis}, nmse=rules.ROUNDED)
+    inputs = ((6, 33), *((33,),) * parameters)
+    yield from per_dtype(rules.FLOATS, *inputs, {"epsilon": 0.5}, nmse=rules.SUMMED, name="epsilon_{}")
 
 
 def _layer_norm(x, mean, epsilon, scale, bias):
@@ -229,36 +219,36 @@ def _lrn(arrays, attrs):
     return [rules.narrow(y, arrays[0].dtype.name)]
 
 
-register(
-    Op(
-        "lrn",
-        "local response normalisation over neighbouring channels",
-        (1, 1),
-        _lrn_infer,
-        _lrn,
-        lambda i, o, a: (2 * a["size"] + 8) * o[0].size,
-        attrs=(
-            Attr("size", "int", REQUIRED, "channels that are summed"),
-            Attr("alpha", "float", 1e-4, "factor of the mean square"),
-            Attr("beta", "float", 0.75, "exponent"),
-            Attr("bias", "float", 1.0, "added to the mean square"),
-        ),
-        words=lambda i, o, a: [a["size"], *(rules.float_word(a[k]) for k in ("alpha", "beta", "bias"))],
-        bodies={"cpu": Body("lrn", rules.FLOATS, rules.by_dtype), "tt": Body("lrn", rules.TT_FLOATS)},
-        pace={"cpu": "scalar"},
-        work=Passes(("multiply", "reduce", "log", "multiply", "exp", "multiply")),
-        parts="whole",
-        cases=(
-            Case("channels", (("float32", (2, 35, 5, 40)),), {"size": 3}, nmse=rules.ROUNDED),
-            Case("even", (("float32", (1, 7, 9)),), {"size": 4, "alpha": 0.5}, nmse=rules.ROUNDED),
-            Case("volumes", (("float32", (2, 6, 3, 4, 35)),), {"size": 5, "alpha": 0.5}, nmse=rules.ROUNDED),
-            Case("columns", (("float32", (3, 70)),), {"size": 40, "alpha": 0.5}, nmse=rules.ROUNDED),
-            Case("wide", (("float32", (2, 3, 5, 4)),), {"size": 9, "alpha": 0.5}, nmse=rules.ROUNDED),
-            Case("empty", (("float32", (2, 3, 0, 4)),), {"size": 3}, nmse=rules.ROUNDED),
-            *(
-                Case(t, ((t, (2, 5, 33)),), {"size": 5, "bias": 2.0}, nmse=rules.SUMMED[t])
-                for t in rules.FLOATS[1:]
+define(
+    "lrn",
+    "local response normalisation over neighbouring channels",
+    (1, 1),
+    _lrn_infer,
+    _lrn,
+    lambda i, o, a: (2 * a["size"] + 8) * o[0].size,
+    attrs=(
+        Attr("size", "int", REQUIRED, "channels that are summed"),
+        Attr("alpha", "float", 1e-4, "factor of the mean square"),
+        Attr("beta", "float", 0.75, "exponent"),
+        Attr("bias", "float", 1.0, "added to the mean square"),
+    ),
+    words=lambda i, o, a: [a["size"], *(rules.float_word(a[k]) for k in ("alpha", "beta", "bias"))],
+    bodies=rules.bodies("lrn", rules.FLOATS, rules.TT_FLOATS),
+    pace={"cpu": "scalar"},
+    work=Passes(("multiply", "reduce", "log", "multiply", "exp", "multiply")),
+    parts="whole",
+    cases=(
+        *cases(
+            (
+                ("channels", (2, 35, 5, 40), {"size": 3}),
+                ("even", (1, 7, 9), {"size": 4, "alpha": 0.5}),
+                ("volumes", (2, 6, 3, 4, 35), {"size": 5, "alpha": 0.5}),
+                ("columns", (3, 70), {"size": 40, "alpha": 0.5}),
+                ("wide", (2, 3, 5, 4), {"size": 9, "alpha": 0.5}),
+                ("empty", (2, 3, 0, 4), {"size": 3}),
             ),
+            rules.ROUNDED,
         ),
-    )
+        *per_dtype(rules.FLOATS[1:], (2, 5, 33), {"size": 5, "bias": 2.0}, nmse=rules.SUMMED),
+    ),
 )

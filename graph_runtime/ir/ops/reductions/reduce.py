@@ -1,10 +1,10 @@
-"""Reductions: sum sum_abs sum_squares mean prod max min, all any. What each does in C is a line of
+"""Reductions: sum sum_abs sum_squares mean prod max min, all any. The C of each is a line of
 native/kernels/folds.h.
 
 C contract (args are the input, then the output). Attribute words:
-    [0] mask of the reduced axes: bit d is set for axis d (keepdims shows in the output's shape only)
-Floats are joined in a wider type than they are stored in; integers wrap. max and min are NaN
-where any element is. all and any run the bodies of min and max.
+    [0] mask of the reduced axes: bit d is set for axis d (keepdims only changes the output's shape)
+Floats are joined in a type wider than their own; integers wrap. max and min are NaN if any element is NaN.
+all and any run the bodies of min and max.
 """
 
 from __future__ import annotations
@@ -13,13 +13,26 @@ import numpy as np
 
 from ...graph import TensorType
 from .. import rules
-from ..registry import Attr, Body, Case, Op, register
+from ..cases import cases, per_dtype
+from ..registry import Attr, define
 
-_NMSE = rules.SUMMED | dict.fromkeys((*rules.INTS, *rules.BOOL), rules.EXACT)
+_ROWS = (
+    ("all", (3, 40, 33)),
+    ("last", (3, 65, 97), {"axes": (-1,)}),
+    ("rows", (3, 65, 97), {"axes": (1,), "keepdims": False}),
+    ("first", (5, 33, 40), {"axes": (0,)}),
+    ("ends", (3, 4, 33, 5), {"axes": (0, 3), "keepdims": False}),
+    ("planes", (2, 3, 33, 35), {"axes": (2, 3)}),
+    ("middle", (2, 3, 4, 5, 33), {"axes": (1, 3)}),
+    ("scalar", ()),
+    ("vector", (1000,), {"axes": (0,), "keepdims": False}),
+    ("empty", (0, 4), {"axes": (1,)}),
+)
+_NOTHING = (("nothing", (4, 0), {"axes": (1,)}),)
 
 
 def _axes(op, attrs, ndim):
-    """The reduced axes, sorted; all of them by default (and for an empty list, as ONNX)."""
+    """The reduced axes, sorted. No attribute and an empty list mean all axes, as in ONNX."""
     given = attrs["axes"] or range(ndim)
     return tuple(sorted(rules.axes_of(op, given, ndim)))
 
@@ -27,9 +40,11 @@ def _axes(op, attrs, ndim):
 def _reduction(
     op, doc, compute, allowed, tt=(), empty_ok=True, exact=False, body=None, neutral=0.0, onnx="", **traits
 ):
-    """A reduction of the dtypes ``allowed``, on tt of ``tt``. ``compute``: numpy's, of array, axis, keepdims.
-    ``empty_ok``: no elements have a result, the fold's start. ``exact``: a result is one of the elements.
-    ``body``: the kernels' name where it is not the op's. ``neutral``: as in Op. ``onnx``: its name there."""
+    """Register a reduction for the dtypes ``allowed``, on tt for ``tt``. ``compute(array, axis, keepdims)``:
+    the numpy function. ``empty_ok``: whether a reduction of no elements is allowed and gives the start value
+    in folds.h. ``exact``: whether every result is one of the elements. ``body``: name of the kernels if it
+    differs from the op's. ``neutral``: the element that changes no result, as in Op. ``onnx``: ONNX's name.
+    """
 
     def infer(inputs, attrs):
         (x,) = inputs
@@ -44,7 +59,7 @@ def _reduction(
 
     def reference(arrays, attrs):
         (x,) = arrays
-        empty = x.size == 0 and not empty_ok  # only the shape is left to say, which np.max does not
+        empty = x.size == 0 and not empty_ok  # np.max would refuse; only the shape matters
         wide = rules.wide_floats(x)
         with np.errstate(over="ignore"):
             y = (np.sum if empty else compute)(
@@ -52,56 +67,35 @@ def _reduction(
             )
         return [rules.narrow(y, x.dtype.name)]
 
-    bodies = {"cpu": Body(body or op, allowed, rules.by_dtype, prebuilt=rules.PREBUILT)}
-    if tt:
-        bodies["tt"] = Body(body or op, tt)
-    register(
-        Op(
-            op,
-            doc,
-            (1, 1),
-            infer,
-            reference,
-            lambda i, o, a: i[0].size,
-            attrs=(
-                Attr("axes", "ints", None, "the axes to reduce; all of them by default"),
-                Attr("keepdims", "bool", True, "keep the reduced axes with size 1"),
-            ),
-            words=lambda i, o, a: [rules.axes_mask(_axes(op, a, len(i[0].shape)))],
-            bodies=bodies,
-            kind="reduction",
-            walk="reduce",
-            neutral=neutral,
-            onnx={onnx: {"keepdims": "keepdims"}} if onnx else {},
-            **traits,
-            cases=tuple(_reduction_cases(allowed, exact, empty_ok)),
-        )
+    bound = rules.EXACT if exact else rules.SUMMED_OR_EXACT
+    define(
+        op,
+        doc,
+        (1, 1),
+        infer,
+        reference,
+        lambda i, o, a: i[0].size,
+        attrs=(
+            Attr("axes", "ints", None, "the axes to reduce; all of them by default"),
+            Attr("keepdims", "bool", True, "keep the reduced axes with size 1"),
+        ),
+        words=lambda i, o, a: [rules.axes_mask(_axes(op, a, len(i[0].shape)))],
+        bodies=rules.bodies(body or op, allowed, tt, prebuilt=rules.PREBUILT),
+        kind="reduction",
+        walk="reduce",
+        neutral=neutral,
+        onnx={onnx: {"keepdims": "keepdims"}} if onnx else {},
+        **traits,
+        cases=(
+            *cases(_ROWS, bound, dtype=allowed[0]),
+            *cases(_NOTHING if empty_ok else (), rules.EXACT, dtype=allowed[0]),
+            *per_dtype(allowed[1:], (3, 33, 20), {"axes": (0, 2)}, nmse=bound),
+        ),
     )
 
 
-def _reduction_cases(allowed, exact, empty_ok):
-    first = allowed[0]
-    for name, shape, attrs in (
-        ("all", (3, 40, 33), {}),
-        ("last", (3, 65, 97), {"axes": (-1,)}),
-        ("rows", (3, 65, 97), {"axes": (1,), "keepdims": False}),
-        ("first", (5, 33, 40), {"axes": (0,)}),
-        ("ends", (3, 4, 33, 5), {"axes": (0, 3), "keepdims": False}),
-        ("planes", (2, 3, 33, 35), {"axes": (2, 3)}),
-        ("middle", (2, 3, 4, 5, 33), {"axes": (1, 3)}),
-        ("scalar", (), {}),
-        ("vector", (1000,), {"axes": (0,), "keepdims": False}),
-        ("empty", (0, 4), {"axes": (1,)}),
-    ):
-        yield Case(name, ((first, shape),), attrs, nmse=rules.EXACT if exact else _NMSE[first])
-    if empty_ok:
-        yield Case("nothing", ((first, (4, 0)),), {"axes": (1,)}, nmse=rules.EXACT)
-    for t in allowed[1:]:
-        yield Case(t, ((t, (3, 33, 20)),), {"axes": (0, 2)}, nmse=rules.EXACT if exact else _NMSE[t])
-
-
 def _summed(of):
-    """The sum over axes of what ``of`` makes of each element, which integers wrap in."""
+    """The numpy function that sums ``of(x)`` over axes; integers wrap."""
     return lambda x, axis, keepdims: np.sum(of(x), axis=axis, keepdims=keepdims)
 
 

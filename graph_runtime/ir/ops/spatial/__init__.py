@@ -1,4 +1,4 @@
-"""Ops on images and volumes: pools, windows, resampling, samples of boxes.
+"""Ops on images and volumes: pools, resampling, samples of boxes.
 
-Read images (the two layouts), windows, pool and pool_indices, then resample and roi_align.
+Read windows, pool (of images in two layouts) and pool_indices, then resample and roi_align.
 """

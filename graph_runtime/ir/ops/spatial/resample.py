@@ -1,4 +1,5 @@
-"""resample: along an axis, each result a weighted sum of a few elements: what a resize is along each axis.
+"""resample: each result along an axis is a weighted sum of a few elements. A resize is one resample for each
+axis.
 
 C contract (args: x, indices int32 [m, k], weights [m, k], out). Attribute words: [0] axis (non-negative).
 out[.., i, ..] = sum over k of weights[i, k] * x[.., indices[i, k], ..], in x's compute type. A negative index
@@ -9,10 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....base.errors import KernelError
 from ...graph import TensorType
 from .. import rules
-from ..registry import Attr, Body, Case, Op, register
+from ..cases import case, per_dtype
+from ..indices import in_range
+from ..registry import Attr, define
 
 
 def _infer(inputs, attrs):
@@ -28,9 +30,7 @@ def _infer(inputs, attrs):
 def _resample(arrays, attrs):
     x, indices, weights = arrays
     axis = attrs["axis"] % x.ndim
-    wrong = (indices < -x.shape[axis]) | (indices >= x.shape[axis])
-    if wrong.any():
-        raise KernelError(f"resample: index {indices[wrong][0]} is not one of {x.shape[axis]}", op="resample")
+    indices = in_range("resample", indices, x.shape[axis])
     wide = np.moveaxis(rules.wide(x), axis, -1)
     made = np.einsum("...mk,mk->...m", wide[..., indices], rules.wide(weights))
     return [rules.narrow(np.ascontiguousarray(np.moveaxis(made, -1, axis)), x.dtype.name)]
@@ -45,30 +45,26 @@ def _cases():
         ("none", (2, 3, 4), 1, 0, 2),
         ("empty", (0, 3, 4), 1, 2, 2),
     ):
-        inputs = (("float32", shape), ("int32", (m, k)), ("float32", (m, k)))
-        made = ("normal", f"index:{shape[axis]}", "normal")
-        yield Case(name, inputs, {"axis": axis}, make=made, nmse=rules.ROUNDED)
-    for t in rules.FLOATS[1:]:
-        inputs = ((t, (2, 9, 5)), ("int32", (6, 3)), (t, (6, 3)))
-        yield Case(t, inputs, {"axis": 1}, make=("normal", "index:9", "normal"), nmse=rules.SUMMED[t])
+        row, make = (shape, ("int32", (m, k)), (m, k)), ("normal", f"index:{shape[axis]}", "normal")
+        yield case(name, *row, {"axis": axis}, make=make, nmse=rules.ROUNDED)
+    row, make = ((2, 9, 5), ("int32", (6, 3)), (6, 3)), ("normal", "index:9", "normal")
+    yield from per_dtype(rules.FLOATS[1:], *row, {"axis": 1}, make=make, nmse=rules.SUMMED)
 
 
-register(
-    Op(
-        "resample",
-        "weighted sums of a few elements along an axis, as a resize is",
-        (3, 3),
-        _infer,
-        _resample,
-        lambda i, o, a: 2 * o[0].size * i[1].shape[1],
-        attrs=(Attr("axis", "int", -1, "the axis that is made anew"),),
-        words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
-        bodies={"cpu": Body("resample", rules.FLOATS, rules.by_dtype, prebuilt=rules.PREBUILT)},
-        kind="windows",
-        pace={"cpu": "simple"},
-        by_index=True,
-        gathers=True,
-        sums=True,
-        cases=tuple(_cases()),
-    )
+define(
+    "resample",
+    "weighted sums of a few elements along an axis, as in a resize",
+    (3, 3),
+    _infer,
+    _resample,
+    lambda i, o, a: 2 * o[0].size * i[1].shape[1],
+    attrs=(Attr("axis", "int", -1, "the axis to resample"),),
+    words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
+    bodies=rules.bodies("resample", rules.FLOATS, prebuilt=rules.PREBUILT),
+    kind="windows",
+    pace={"cpu": "simple"},
+    by_index=True,
+    gathers=True,
+    sums=True,
+    cases=tuple(_cases()),
 )

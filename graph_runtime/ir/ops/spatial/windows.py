@@ -1,12 +1,12 @@
-"""Windows of two and three dimensions, which may be dilated: max_pool3d avg_pool3d, lp_pool2d; and what
-pool_indices.py shares with them.
+"""Pools with windows of two and three dimensions, which may be dilated: max_pool3d avg_pool3d, lp_pool2d; and
+functions for pool_indices.py.
 
 C contract (args are the inputs, then the outputs; an image [N,C,H,W] counts as [N,C,1,H,W]). Attribute words:
     [0] kernel_d [1] kernel_h [2] kernel_w [3 .. 5] strides [6 .. 8] pads in front [9 .. 11] pads behind
     [12 .. 14] dilations
     [15] avg_pool3d: count_include_pad; lp_pool2d: the bits of the double p; max_pool2d_indices: storage_order
-Padding never wins a maximum and adds nothing to a sum; an average divides by the elements inside the image,
-or, with count_include_pad, by those inside the padded image.
+Padding never wins a maximum and adds nothing to a sum. An average divides by the number of elements inside
+the image or, with count_include_pad, inside the padded image.
 """
 
 from __future__ import annotations
@@ -14,90 +14,53 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ...graph import TensorType
 from .. import rules
-from ..products.conv import window_count
-from ..registry import REQUIRED, Attr, Body, Case, Op, register
-
-__all__ = [
-    "MAX_TYPES",
-    "TT_MAX_TYPES",
-    "dilated_cases",
-    "elements_of",
-    "is_dilated",
-    "pooled",
-    "undilated",
-    "window_attrs",
-    "window_cases",
-    "window_flops",
-    "window_words",
-    "windows_of",
-]
+from ..cases import cases, per_dtype
+from ..registry import REQUIRED, Attr, Case, define
+from ..window_rules import check_window, sides, window_attrs, window_sizes
 
 MAX_TYPES = (*rules.FLOATS, "int32", "int8", "uint8")
 TT_MAX_TYPES = tuple(t for t in MAX_TYPES if t in rules.TT_MOVED)
 
 
-def window_attrs(dims: int) -> tuple[Attr, ...]:
-    """The attributes of a pool over images (dims 2) or volumes (3)."""
-    sides = "height, width" if dims == 2 else "depth, height, width"
+def pool_attrs(dims: int) -> tuple[Attr, ...]:
+    """The attributes of a pool over images (``dims`` 2) or volumes (3)."""
     return (
-        Attr("kernel_shape", "ints", REQUIRED, f"of the window: {sides}"),
-        Attr("strides", "ints", (1,) * dims, f"step of the window: {sides}"),
-        Attr("pads", "ints", (0,) * 2 * dims, "padding before each dimension, then after each"),
-        Attr("dilations", "ints", (1,) * dims, f"distance of a window's elements: {sides}"),
+        Attr("kernel_shape", "ints", REQUIRED, f"size of the window: {sides(dims)}"),
+        *window_attrs(dims, "padding"),
         Attr("ceil_mode", "bool", False, "count a last window that overhangs the padded image"),
     )
 
 
 def pooled(op: str, x: TensorType, attrs, dims: int, allowed: tuple[str, ...]) -> TensorType:
-    """The type of the pool's output. Raises GraphError also where a window would hold padding only."""
+    """The type of the pool's output. Raises GraphError for wrong types or attributes, and if a window would
+    hold only padding."""
     rules.one_dtype(op, [x], allowed)
     rules.rank(op, "input 0", x, 2 + dims, "N,C,H,W" if dims == 2 else "N,C,D,H,W")
     kernel = rules.limit(op, "kernel_shape", attrs["kernel_shape"], dims, 1)
-    strides = rules.limit(op, "strides", attrs["strides"], dims, 1)
-    pads = rules.limit(op, "pads", attrs["pads"], 2 * dims, 0)
-    dilations = rules.limit(op, "dilations", attrs["dilations"], dims, 1)
-    out = []
-    for d in range(dims):
-        reach = (kernel[d] - 1) * dilations[d] + 1
-        if max(pads[d], pads[d + dims]) >= reach:
-            rules.fail(op, f"pads {list(pads)} must be less than the window: no window of padding", got=pads)
-        size, both = x.shape[2 + d], pads[d] + pads[d + dims]
-        out.append(window_count(op, size, reach, strides[d], both, attrs["ceil_mode"], pads[d]))
-    return TensorType(x.dtype, (*x.shape[:2], *out))
-
-
-def is_dilated(attrs) -> bool:
-    """Whether the elements of a window do not lie side by side; an op without the attribute has none."""
-    return any(d != 1 for d in attrs.get("dilations", ()))
-
-
-def undilated(body: Body) -> Body:
-    """The same kernel of pool.py, which takes no dilations."""
-
-    def accepts(inputs, outputs, attrs):
-        if is_dilated(attrs):
-            return "it takes no dilations"
-        return body.accepts(inputs, outputs, attrs) if body.accepts else None
-
-    return replace(body, accepts=accepts)
+    check_window(op, attrs, dims)
+    pads, dilations = attrs["pads"], attrs.get("dilations", (1,) * dims)
+    for d, pad in enumerate(pads):
+        if pad >= (kernel[d % dims] - 1) * dilations[d % dims] + 1:
+            apart = f" at dilations {list(dilations)}" if max(dilations) > 1 else ""
+            text = f"pads {list(pads)} must be less than kernel_shape {list(kernel)}{apart}"
+            rules.fail(op, f"{text}: no window may hold padding only", got=pads)
+    return TensorType(x.dtype, (*x.shape[:2], *window_sizes(op, x.shape[2:], kernel, attrs)))
 
 
 def dilated_cases(types: tuple[str, ...]) -> Iterator[Case]:
-    """Cases of a pool with dilations, one a dtype."""
+    """Cases of a pool with dilations, one for each dtype."""
     attrs = {"kernel_shape": (3, 2), "dilations": (2, 3), "strides": (2, 1), "pads": (1, 0, 1, 1)}
-    for t in types:
-        yield Case(f"dilated_{t}", ((t, (2, 3, 9, 40)),), attrs, nmse=rules.EXACT)
+    yield from per_dtype(types, (2, 3, 9, 40), attrs, nmse=rules.EXACT, name="dilated_{}")
 
 
 def window_words(dims: int, last: Callable[..., Any]) -> Callable[..., Any]:
-    """The op's ``words``; ``last(attrs)``: word 15."""
+    """Op.words of a pool; ``last(attrs)`` gives word 15."""
 
     def words(i, o, a):
         lead = 3 - dims
@@ -111,12 +74,13 @@ def window_words(dims: int, last: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def windows_of(x: np.ndarray, attrs, out: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
-    """(output position, index of the window's elements inside the image, padded elements) of each window."""
+    """For each window: output position, indices of its elements inside the image, number of its elements
+    inside the padded image."""
     dims = len(out)
     kernel, strides, pads = attrs["kernel_shape"], attrs["strides"], attrs["pads"]
     per_dim = []
     for d in range(dims):
-        taps = np.arange(kernel[d]) * attrs["dilations"][d]
+        taps = np.arange(kernel[d]) * attrs.get("dilations", (1,) * dims)[d]
         rows = []
         for i in range(out[d]):
             at = i * strides[d] - pads[d] + taps
@@ -129,12 +93,23 @@ def windows_of(x: np.ndarray, attrs, out: tuple[int, ...]) -> Iterator[tuple[Any
 
 
 def elements_of(x: np.ndarray, index: Sequence[np.ndarray]) -> np.ndarray:
-    """[N, C, elements of a window]."""
+    """The elements of a window, [N, C, elements]."""
     return x[np.ix_(*map(np.arange, x.shape[:2]), *index)].reshape(*x.shape[:2], math.prod(map(len, index)))
 
 
-def _pool(op, dims, allowed, reduce):
-    """reduce(elements [N,C,n], padded count, attrs) -> [N,C] for every window."""
+def greatest(elements, padded, attrs):
+    """The results [N, C] of a maximum pool for one window."""
+    return elements.max(axis=2)
+
+
+def mean(elements, padded, attrs):
+    """The results [N, C] of an average pool for one window."""
+    return elements.sum(axis=2) / (padded if attrs["count_include_pad"] else elements.shape[2])
+
+
+def pool_reference(op, dims, allowed, reduce):
+    """Op.reference of a pool. ``reduce(elements [N,C,n], padded count, attrs)`` gives the results [N,C] for
+    one window."""
 
     def reference(arrays, attrs):
         (x,) = arrays
@@ -167,39 +142,32 @@ _CASES = {
 
 
 def window_cases(dims, types, nmse, more=()) -> Iterator[Case]:
-    """Cases of float32, ``more`` among them, then one a dtype. ``nmse``: by dtype."""
-    for name, shape, attrs in (*_CASES[dims], *more):
-        yield Case(name, (("float32", shape),), attrs, nmse=nmse["float32"])
-    for t in types[1:]:
-        shape, kernel = (2, 3, *(5, 6, 7)[3 - dims :]), (2, 2, 3)[3 - dims :]
-        yield Case(t, ((t, shape),), {"kernel_shape": kernel, "pads": (1,) * 2 * dims}, nmse=nmse[t])
+    """Cases of float32, including ``more``, then one case for each dtype."""
+    yield from cases((*_CASES[dims], *more), nmse)
+    shape, kernel = (2, 3, *(5, 6, 7)[3 - dims :]), (2, 2, 3)[3 - dims :]
+    yield from per_dtype(types[1:], shape, {"kernel_shape": kernel, "pads": (1,) * 2 * dims}, nmse=nmse)
 
 
 def window_flops(i, o, a) -> int:
-    """One an element of each window."""
+    """Flops of a pool: one for each element of each window."""
     return o[0].size * math.prod(a["kernel_shape"])
 
 
-def _window_op(op, doc, dims, allowed, reduce, cases, attrs=(), last=lambda a: 0):
-    register(
-        Op(
-            op,
-            doc,
-            (1, 1),
-            lambda i, a: [pooled(op, i[0], a, dims, allowed)],
-            _pool(op, dims, allowed, reduce),
-            window_flops,
-            attrs=(*window_attrs(dims), *attrs),
-            words=window_words(dims, last),
-            bodies={
-                "cpu": Body(op, allowed, rules.by_dtype),
-                "tt": Body(op, tuple(t for t in TT_MAX_TYPES if t in allowed)),
-            },
-            kind="windows",
-            parts="volume_pool",
-            walk="volume",
-            cases=tuple(cases),
-        )
+def _window_op(op, doc, dims, allowed, reduce, rows, attrs=(), last=lambda a: 0):
+    define(
+        op,
+        doc,
+        (1, 1),
+        lambda i, a: [pooled(op, i[0], a, dims, allowed)],
+        pool_reference(op, dims, allowed, reduce),
+        window_flops,
+        attrs=(*pool_attrs(dims), *attrs),
+        words=window_words(dims, last),
+        bodies=rules.bodies(op, allowed, tuple(t for t in TT_MAX_TYPES if t in allowed)),
+        kind="windows",
+        parts="volume_pool",
+        walk="volume",
+        cases=tuple(rows),
     )
 
 
@@ -208,28 +176,19 @@ _window_op(
     "greatest element of each window of a volume",
     3,
     MAX_TYPES,
-    lambda e, padded, a: e.max(axis=2),
-    window_cases(3, MAX_TYPES, dict.fromkeys(MAX_TYPES, rules.EXACT)),
+    greatest,
+    window_cases(3, MAX_TYPES, rules.EXACT),
 )
+INCLUDE = Attr("count_include_pad", "bool", False, "divide by the padded elements too")
+_PADDED = {"kernel_shape": (3,) * 3, "pads": (1,) * 6, "count_include_pad": True}
 _window_op(
     "avg_pool3d",
     "mean of each window of a volume",
     3,
     rules.FLOATS,
-    lambda e, padded, a: e.sum(axis=2) / (padded if a["count_include_pad"] else e.shape[2]),
-    window_cases(
-        3,
-        rules.FLOATS,
-        rules.SUMMED,
-        (
-            (
-                "include_pad",
-                (1, 2, 5, 6, 7),
-                {"kernel_shape": (3,) * 3, "pads": (1,) * 6, "count_include_pad": True},
-            ),
-        ),
-    ),
-    (Attr("count_include_pad", "bool", False, "divide by the padded elements too"),),
+    mean,
+    window_cases(3, rules.FLOATS, rules.SUMMED, (("include_pad", (1, 2, 5, 6, 7), _PADDED),)),
+    (INCLUDE,),
     lambda a: int(a["count_include_pad"]),
 )
 
@@ -239,15 +198,14 @@ def _lp(elements, padded, attrs):
         return (np.abs(elements) ** attrs["p"]).sum(axis=2) ** (1 / attrs["p"])
 
 
+_CUBES = {"kernel_shape": (3, 3), "p": 3.0}
 _window_op(
     "lp_pool2d",
     "p-norm of each window",
     2,
     rules.FLOATS,
     _lp,
-    window_cases(
-        2, rules.FLOATS, rules.SUMMED, (("cubes", (1, 2, 9, 9), {"kernel_shape": (3, 3), "p": 3.0}),)
-    ),
+    window_cases(2, rules.FLOATS, rules.SUMMED, (("cubes", (1, 2, 9, 9), _CUBES),)),
     (Attr("p", "float", 2.0, "the exponent"),),
     lambda a: rules.float_word(a["p"]),
 )

@@ -1,4 +1,4 @@
-"""Attention, the heads of it, and caches of keys and values.
+"""Attention, its heads, and caches of keys and values.
 
 Read: heads, transformer, caches, decoding.
 """

@@ -1,5 +1,6 @@
-"""Caches of keys and values: [users, heads, length, d], or in pages [blocks, heads, rows of a block, d] that
-a page table [users, blocks of a user] names. They are written in place."""
+"""Caches of keys and values. A cache is [users, heads, length, d], or has pages, [blocks, heads, rows of a
+block, d], whose blocks for each user are listed in a page table [users, blocks of a user]. Functions write
+caches in place."""
 
 from __future__ import annotations
 
@@ -8,110 +9,95 @@ from typing import Any
 
 import numpy as np
 
-from ....run.tensors.tensor import Tensor as Handle
-from ...devices import kernels
-from ...errors import check
+from ....ir.value import where
+from ...devices.wide_value import WideValue
+from ...errors import expect
 from ...memory.values import DataType
 from ...tensors.tensor import Tensor
-from ..operation import Operation, operation
-from ..results import device_tensor
-from ..wide import Wide
+from ..operation import operation
 
 
-def _integers(w: Wide, values: Any) -> Handle:
-    return w.number(np.asarray(values, np.int32), "int32")
+def _integers(like: Tensor, values: Any) -> WideValue:
+    return like._value.scalar(np.asarray(values, np.int32), "int32")
 
 
-def _write(op: str, w: Wide, cache: Tensor, rows: Handle, updates: Handle, valid: Handle | None) -> None:
-    """Put updates [n, d] at rows [n] of a cache, where ``valid`` [n] holds."""
+def _write(cache: Tensor, rows: WideValue, updates: WideValue, valid: WideValue | None) -> None:
+    """Write updates [n, d] into the rows [n] of a cache; with ``valid`` [n], only into the rows for which it
+    is True."""
     width = cache.shape[-1]
-    check(updates.shape[1] == width, op, f"the input's width {updates.shape[1]} is not the cache's {width}")
+    expect(updates.shape[1] == width, f"the input's width {updates.shape[1]} is not the cache's {width}")
     count = updates.shape[0]
-    flat = w.reshape(w.rows(cache._handle), (cache.logical_volume() // width, width))
+    flat = cache._value.reshape((cache.logical_volume() // width, width))
     if valid is not None:
-        held = kernels.run("take", [flat, rows], {"axis": 0})
-        updates = w.select(w.reshape(valid, (count, 1)), updates, held)
-    places = w.reshape(w.rows(rows), (count, 1))
-    spread = kernels.run("broadcast_to", [places], {"shape": (count, width)})
-    made = w("scatter_elements", flat, spread, updates, axis=0)
-    made = w.reshape(w.rows(made), tuple(cache.shape))
-    kernels.overwrite(cache._handle, kernels.convert(made, cache._handle.layout))
+        held = flat.run("take", rows, axis=0)
+        updates = where(valid.reshaped((count, 1)), updates, held)
+    places = rows.reshape((count, 1))
+    spread = places.run("broadcast_to", shape=(count, width))
+    made = flat.op("scatter_elements", spread, updates, axis=0)
+    made = made.reshape(tuple(cache.shape))
+    cache._value.overwrite(made)
 
 
-def _block_rows(w: Wide, positions: Handle, size: int) -> tuple[Handle, Handle]:
-    """(block, row in it) of positions that are not negative."""
-    block = w.cast(w("floor", w("divide", w.cast(positions, "float32"), float(size))), "int32")
-    return block, w("subtract", positions, w("multiply", block, size))
+def _block_rows(positions: WideValue, size: int) -> tuple[WideValue, WideValue]:
+    """(block, row in the block) of positions that are not negative."""
+    block = (positions.cast("float32") / float(size)).floor().cast("int32")
+    return block, positions - block * size
 
 
-def _pages(w: Wide, page_table: Tensor) -> Handle:
-    return w.int32(page_table._handle)
+def _sizes(cache: Tensor, x: Tensor) -> tuple[int, int, int]:
+    """(heads, length, width) of a cache. Raises RuntimeError if cache or input do not have 4 dimensions."""
+    expect(len(cache.shape) == len(x.shape) == 4, "cache and input must have 4 dimensions")
+    return cache.shape[1], cache.shape[2], cache.shape[3]
 
 
-def _sizes(op: str, cache: Tensor, x: Tensor) -> tuple[int, int, int]:
-    """Heads, length and width of a cache that an input fits."""
-    check(len(cache.shape) == 4 and len(x.shape) == 4, op, "cache and input must have 4 dimensions")
-    _, heads, length, width = cache.shape
-    return heads, length, width
-
-
-def _first_heads(w: Wide, x: Handle, heads: int) -> Handle:
-    """[b, h, d] of [1, b, h or more, d]."""
+def _first_heads(x: WideValue, heads: int) -> WideValue:
+    """The first ``heads`` heads of a tensor [1, b, h or more, d], as [b, h, d]."""
     if x.shape[2] > heads:
-        x = w("slice", x, starts=(0,), ends=(heads,), axes=(2,))
-    return w.reshape(w.rows(x), (x.shape[1], heads, x.shape[3]))
+        x = x.part(2, 0, heads)
+    return x.reshape((x.shape[1], heads, x.shape[3]))
 
 
 def paged_update(
-    op: str,
     cache: Tensor,
     x: Tensor,
-    positions: Handle,
+    positions: WideValue,
     share_cache: bool,
     page_table: Tensor | None,
     batch_offset: int,
 ) -> None:
-    """Write [1, users, heads, d] at a position each; a negative one is left out."""
-    w = Wide(cache._handle.device)
-    heads, length, width = _sizes(op, cache, x)
+    """Write [1, users, heads, d] into a cache, each user at its position; a user whose position is negative
+    is left out."""
+    heads, length, width = _sizes(cache, x)
     users = positions.shape[0]
-    valid = w("greater_equal", positions, 0)
-    positions = w("maximum", positions, 0)
+    valid = positions >= 0
+    positions = positions.maximum(0)
     if page_table is None:
-        owner = _integers(w, np.zeros(users) if share_cache else np.arange(users))
+        owner = _integers(cache, np.zeros(users) if share_cache else np.arange(users))
         row = positions
     else:
-        at, row = _block_rows(w, positions, length)
-        table = _pages(w, page_table)
-        owner = kernels.run("take_along_axis", [table, w.reshape(w.rows(at), (users, 1))], {"axis": 1})
-        owner = w.reshape(w.rows(owner), (users,))
-    base = w("add", w("multiply", owner, heads * length), row)
-    rows = w("add", w.reshape(w.rows(base), (users, 1)), _integers(w, np.arange(heads)[None] * length))
-    updates = _first_heads(w, w.wide(x._handle), heads)
+        at, row = _block_rows(positions, length)
+        table = page_table._value.int32()
+        owner = table.run("take_along_axis", at.reshape((users, 1)), axis=1)
+        owner = owner.reshape((users,))
+    base = owner * (heads * length) + row
+    rows = base.reshape((users, 1)) + _integers(cache, np.arange(heads)[None] * length)
+    updates = _first_heads(x._value.wide(), heads)
     if batch_offset or updates.shape[0] != users:
-        check(updates.shape[0] >= batch_offset + users, op, f"{x.shape} has no {users} users")
-        updates = w("slice", updates, starts=(batch_offset,), ends=(batch_offset + users,), axes=(0,))
-    spread = kernels.run("broadcast_to", [w.reshape(w.rows(valid), (users, 1))], {"shape": (users, heads)})
+        expect(updates.shape[0] >= batch_offset + users, f"{x.shape} has no {users} users")
+        updates = updates.part(0, batch_offset, batch_offset + users)
+    spread = valid.reshape((users, 1)).run("broadcast_to", shape=(users, heads))
     count = users * heads
-    _write(
-        op,
-        w,
-        cache,
-        w.reshape(w.rows(rows), (count,)),
-        w.reshape(w.rows(updates), (count, width)),
-        w.reshape(w.rows(spread), (count,)),
-    )
+    _write(cache, rows.reshape((count,)), updates.reshape((count, width)), spread.reshape((count,)))
 
 
-def _positions(op: str, w: Wide, listed: Sequence[int], tensor: Tensor | None) -> Handle:
+def _positions(cache: Tensor, listed: Sequence[int], tensor: Tensor | None) -> WideValue:
     if tensor is None:
-        return _integers(w, [int(at) for at in listed])
-    x = device_tensor(op, tensor)
-    return w.reshape(w.rows(w.int32(x._handle)), (x.logical_volume(),))
+        return _integers(cache, [int(at) for at in listed])
+    return tensor._value.int32().reshape((tensor.logical_volume(),))
 
 
 def _here(mesh_coords: Any) -> bool:
-    """Whether the one device is among those that a call names."""
+    """Whether the one device is at one of the coordinates that a call names."""
     return mesh_coords is None or any(tuple(at) == (0, 0) for at in mesh_coords)
 
 
@@ -125,16 +111,14 @@ def paged_update_cache(
     share_cache: bool | None = None,
     page_table: Tensor | None = None,
     batch_offset: int = 0,
-    compute_kernel_config: Any = None,
     mesh_coords: Any = None,
 ) -> Tensor:
-    """Write [1, users, heads, d] into a cache, in place, each user at its index; -1 leaves one out."""
-    op = "ttnn.experimental.paged_update_cache"
-    cache, x = device_tensor(op, cache_tensor, "cache"), device_tensor(op, input_tensor)
+    """Write [1, users, heads, d] into a cache, in place, each user at its index; the index -1 leaves a user
+    out."""
     if _here(mesh_coords):
-        where = _positions(op, Wide(cache._handle.device), update_idxs, update_idxs_tensor)
-        paged_update(op, cache, x, where, bool(share_cache), page_table, batch_offset)
-    return cache
+        at = _positions(cache_tensor, update_idxs, update_idxs_tensor)
+        paged_update(cache_tensor, input_tensor, at, bool(share_cache), page_table, batch_offset)
+    return cache_tensor
 
 
 @operation("experimental.paged_fused_update_cache", "scatter_elements, take, where")
@@ -145,7 +129,7 @@ def paged_fused_update_cache(
     input_tensor2: Tensor,
     **given: Any,
 ) -> tuple[Tensor, Tensor]:
-    """paged_update_cache of two caches."""
+    """paged_update_cache on two caches."""
     update = paged_update_cache.function
     return update(cache_tensor1, input_tensor1, **given), update(cache_tensor2, input_tensor2, **given)
 
@@ -158,55 +142,46 @@ def paged_fill_cache(
     *,
     batch_idx_tensor: Tensor | None = None,
     batch_idx: int = 0,
-    compute_kernel_config: Any = None,
     mesh_coords: Any = None,
 ) -> Tensor:
     """Write [1, heads, s, d] into the blocks of a user, in place."""
-    op = "ttnn.experimental.paged_fill_cache"
-    cache, x = device_tensor(op, cache_tensor, "cache"), device_tensor(op, input_tensor)
-    heads, length, width = _sizes(op, cache, x)
+    cache, x, table = cache_tensor, input_tensor, page_table
+    heads, length, width = _sizes(cache, x)
     count = x.shape[2]
-    table = device_tensor(op, page_table, "page table")
     text = f"{count} rows do not fit into {table.shape[-1]} blocks of {length}"
-    check(count <= table.shape[-1] * length, op, text)
+    expect(count <= table.shape[-1] * length, text)
     if not _here(mesh_coords):
         return cache
-    w = Wide(cache._handle.device)
-    user = _positions(op, w, [batch_idx], batch_idx_tensor)
-    blocks = kernels.run("take", [_pages(w, table), user], {"axis": 0})  # [1, n]
+    user = _positions(cache, [batch_idx], batch_idx_tensor)
+    blocks = table._value.int32().run("take", user, axis=0)  # shape [1, n]
     at = np.arange(count)
-    owner = kernels.run("take", [blocks, _integers(w, at // length)], {"axis": 1})
+    owner = blocks.run("take", _integers(cache, at // length), axis=1)
     inside = np.arange(heads)[:, None] * length + at % length
-    rows = w("add", w("multiply", owner, heads * length), _integers(w, inside))
+    rows = owner * (heads * length) + _integers(cache, inside)
     total = heads * count
-    updates = w.reshape(w.rows(w.wide(x._handle)), (total, width))
-    _write(op, w, cache, w.reshape(w.rows(rows), (total,)), updates, None)
+    updates = x._value.wide().reshape((total, width))
+    _write(cache, rows.reshape((total,)), updates, None)
     return cache
 
 
 def _filled(name: str) -> None:
-    full = f"ttnn.{name}"
-
+    @operation(name, "scatter_elements")
     def function(cache: Tensor, input: Tensor, batch_index: int) -> Tensor:
-        """Write [1, heads, s, d] into the first rows of a user, in place."""
-        held, x = device_tensor(full, cache, "cache"), device_tensor(full, input)
-        heads, length, width = _sizes(full, held, x)
+        """Write [1, heads, s, d] into the first rows of the user ``batch_index``, in place."""
+        held, x = cache, input
+        heads, length, width = _sizes(held, x)
         count = x.shape[2]
-        check(0 <= batch_index < held.shape[0], full, f"batch_idx {batch_index} is outside of {held.shape}")
+        expect(0 <= batch_index < held.shape[0], f"batch_idx {batch_index} is outside of {held.shape}")
         fits = x.shape[1] == heads and count <= length
-        check(fits, full, f"the input {x.shape} does not fit into the cache {held.shape}")
-        w = Wide(held._handle.device)
+        expect(fits, f"the input {x.shape} does not fit into the cache {held.shape}")
         rows = (batch_index * heads + np.arange(heads)[:, None]) * length + np.arange(count)
-        updates = w.reshape(w.rows(w.wide(x._handle)), (heads * count, width))
-        _write(full, w, held, _integers(w, rows.ravel()), updates, None)
+        updates = x._value.wide().reshape((heads * count, width))
+        _write(held, _integers(held, rows.ravel()), updates, None)
         return held
-
-    Operation(name, function, "scatter_elements")
 
 
 def _updated(name: str) -> None:
-    full = f"ttnn.{name}"
-
+    @operation(name, "scatter_elements, slice, transpose")
     def function(
         cache: Tensor,
         input: Tensor,
@@ -214,23 +189,20 @@ def _updated(name: str) -> None:
         batch_offset: int = 0,
         compute_kernel_config: Any = None,
     ) -> Tensor:
-        """Write [1, heads, users, d] at one position of every user, in place; the users of the input begin
-        at ``batch_offset``."""
-        held, x = device_tensor(full, cache, "cache"), device_tensor(full, input)
-        heads, length, width = _sizes(full, held, x)
+        """Write [1, heads, users, d] into a cache, every user at the position ``update_index``, in place; the
+        users of the input begin at ``batch_offset``."""
+        held, x = cache, input
+        heads, length, width = _sizes(held, x)
         users = held.shape[0]
-        check(0 <= update_index < length, full, f"index {update_index} is outside of the cache {held.shape}")
+        expect(0 <= update_index < length, f"index {update_index} is outside of the cache {held.shape}")
         fits = x.shape[1] == heads and batch_offset + users <= x.shape[2]
-        check(fits, full, f"the input {x.shape} does not fit into the cache {held.shape}")
-        w = Wide(held._handle.device)
-        part = w("slice", x._handle, starts=(batch_offset,), ends=(batch_offset + users,), axes=(2,))
-        turned = kernels.run("transpose", [part], {"perm": (0, 2, 1, 3)})
-        updates = w.reshape(w.rows(w.wide(turned)), (users * heads, width))
+        expect(fits, f"the input {x.shape} does not fit into the cache {held.shape}")
+        part = x._value.part(2, batch_offset, batch_offset + users)
+        turned = part.run("transpose", perm=(0, 2, 1, 3))
+        updates = turned.wide().reshape((users * heads, width))
         rows = np.arange(users * heads) * length + update_index
-        _write(full, w, held, _integers(w, rows), updates, None)
+        _write(held, _integers(held, rows), updates, None)
         return held
-
-    Operation(name, function, "scatter_elements, slice, transpose")
 
 
 for _name in ("kv_cache.fill_cache_for_user_", "fill_cache"):
@@ -240,29 +212,25 @@ for _name in ("kv_cache.update_cache_for_token_", "update_cache"):
 
 
 @operation("plus_one", "add")
-def plus_one(
-    input_tensor: Tensor, *, sub_core_grids: Any = None, skip_negative_entries: bool = False
-) -> Tensor:
-    """Add 1 to integers, in place."""
-    op = "ttnn.plus_one"
-    x = device_tensor(op, input_tensor)
+def plus_one(input_tensor: Tensor, *, skip_negative_entries: bool = False) -> Tensor:
+    """Add 1 to the integers of a tensor, in place."""
+    x = input_tensor
     kinds = (DataType.INT32, DataType.UINT32)
-    check(x.dtype in kinds, op, f"the tensor must be INT32 or UINT32, got {x.dtype}")
-    w = Wide(x._handle.device)
-    held = w.int32(x._handle)
-    made = w("add", held, 1)
+    expect(x.dtype in kinds, f"the tensor must be INT32 or UINT32, got {x.dtype}")
+    held = x._value.int32()
+    made = held + 1
     if skip_negative_entries:
-        made = w.select(w("less", held, 0), held, made)
-    made = kernels.reinterpret(made, "uint32") if x.dtype is DataType.UINT32 else made
-    kernels.overwrite(x._handle, kernels.convert(made, x._handle.layout))
+        made = where(held < 0, held, made)
+    made = made.reinterpret("uint32") if x.dtype is DataType.UINT32 else made
+    x._value.overwrite(made)
     return x
 
 
-def paged(w: Wide, pages: Handle, page_table: Tensor) -> Handle:
-    """[users, heads, length, d] of a cache in pages."""
-    table = _pages(w, page_table)
+def paged(pages: WideValue, page_table: WideValue) -> WideValue:
+    """A cache in pages as [users, heads, length, d]."""
+    table = page_table.int32()
     users, count = table.shape
     _, heads, size, width = pages.shape
-    found = kernels.run("take", [pages, table], {"axis": 0})
-    turned = kernels.run("transpose", [found], {"perm": (0, 2, 1, 3, 4)})
-    return w.reshape(w.rows(turned), (users, heads, count * size, width))
+    found = pages.run("take", table, axis=0)
+    turned = found.run("transpose", perm=(0, 2, 1, 3, 4))
+    return turned.reshape((users, heads, count * size, width))

@@ -1,6 +1,6 @@
-"""Tensors from numbers, from torch or numpy, from files, and back.
+"""Tensors from numbers, torch, numpy and files, and their conversion back.
 
-Read: filled, conversion, constructor.
+Read: filled, conversion.
 """
 
-from . import constructor, conversion, filled  # noqa: F401  (each makes its operations)
+from . import conversion, filled  # noqa: F401  (each makes its operations)

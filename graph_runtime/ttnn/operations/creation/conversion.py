@@ -1,4 +1,4 @@
-"""From torch or numpy and back, files, and tensors from their parts."""
+"""Tensors from torch, numpy, files and lists, and their conversion back."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 
 from ....base import dtypes
-from ...errors import Unsupported, check, fatal
+from ...errors import Unsupported, called, expect, failed, mistaken
 from ...memory.configs import MemoryConfig
 from ...memory.values import DEFAULT_TILE, DataType, Layout, NewerType, Tile
 from ...tensors.tensor import Tensor, on_device, on_host
 from ...tensors.tensorbin import read_tensor, write_tensor
+from ..bodies import AnyTensor
 from ..movement.moves import to_device
 from ..operation import operation
 
-# what a tensor becomes whose type is not said
+# numpy's dtype -> the tensor's dtype if the caller names none
 OF_NUMPY = {
     "float32": DataType.FLOAT32,
     "bfloat16": DataType.BFLOAT16,
@@ -34,7 +35,8 @@ OF_NUMPY = {
 
 
 def as_numpy(value: Any) -> np.ndarray:
-    """An array of a torch tensor (bfloat16 by ml_dtypes), or of anything numpy takes."""
+    """An array of a torch tensor (for bfloat16 with the dtype of ml_dtypes), or of anything that numpy
+    converts."""
     if isinstance(value, np.ndarray) or not hasattr(value, "detach"):
         return np.asarray(value)
     value = value.detach().cpu().contiguous()
@@ -46,8 +48,8 @@ def as_numpy(value: Any) -> np.ndarray:
 
 
 def as_torch(values: np.ndarray, dtype: DataType) -> Any:
-    """A torch tensor of the values of a tensor of ``dtype``: bfloat16 of bfloat16, float32 of the other
-    floats, integers as they are."""
+    """A torch tensor of the values of a tensor of ``dtype``: bfloat16 for bfloat16, float32 for other floats,
+    the same type for integers."""
     import torch
 
     made = torch.from_numpy(np.ascontiguousarray(values)).reshape(values.shape)
@@ -55,10 +57,10 @@ def as_torch(values: np.ndarray, dtype: DataType) -> Any:
 
 
 def _cast(values: np.ndarray, dtype: DataType) -> np.ndarray:
-    """As C casts: integers wrap."""
+    """The values in another dtype, as C casts them: integers wrap."""
     to = dtypes.to_numpy(dtype.stored[0])
     if dtype.is_float:
-        if dtype.is_block:  # through bfloat16, as ttnn's
+        if dtype.is_block:  # blocks are made of bfloat16 values, as in ttnn
             values = values.astype(dtypes.to_numpy("bfloat16"))
         return values.astype(to)
     if values.dtype.kind not in "iub":
@@ -67,7 +69,6 @@ def _cast(values: np.ndarray, dtype: DataType) -> np.ndarray:
 
 
 def build(
-    op: str,
     values: np.ndarray,
     dtype: DataType | None,
     layout: Layout | None,
@@ -76,31 +77,32 @@ def build(
     padding: float | None = None,
     tile: Tile | None = None,
 ) -> Tensor:
-    """A tensor of an array, on a device if one is given. Raises RuntimeError for types that do not fit."""
+    """A tensor with the values of an array, on a device if one is given. Raises RuntimeError for types that
+    do not fit."""
     if dtype is None:
         found = OF_NUMPY.get(values.dtype.name)
-        check(found is not None, op, f"Unsupported data type {values.dtype.name}: give dtype=")
+        expect(found is not None, f"Unsupported data type {values.dtype.name}: give dtype=")
         dtype = found
     if not isinstance(dtype, (DataType, NewerType)):
-        raise TypeError(f"{op}(): incompatible function arguments: {dtype!r} is no ttnn.DataType")
+        raise mistaken(f"{dtype!r} is no ttnn.DataType")
     if isinstance(dtype, NewerType):
-        raise Unsupported(f"{op}: {dtype} is not supported", op=op)
-    check(dtype is not DataType.INVALID, op, "DataType.INVALID is no data type")
+        raise Unsupported(f"{called()}: {dtype} is not supported")
+    expect(dtype is not DataType.INVALID, "DataType.INVALID is no data type")
     if layout is None:
         layout = Layout.TILE if dtype.is_block else Layout.ROW_MAJOR
     if dtype.is_block and layout is Layout.ROW_MAJOR:
-        raise fatal(op, "Layout must be Layout::TILE for bfloat8_b or bfloat4_b!")
+        raise failed("Layout must be Layout::TILE for bfloat8_b or bfloat4_b!")
     values = _cast(values, dtype)
     padding, tile = 0 if padding is None else padding, tile or DEFAULT_TILE
     if device is None:
         made = on_host(values, dtype, layout, padding, tile=tile)
         made._config = config
         return made
-    return on_device(op, values, dtype, layout, device, config, padding, tile)
+    return on_device(called(), values, dtype, layout, device, config, padding, tile)
 
 
 def _check_columns(tensor: Any, dtype: DataType | None, layout: Layout | None, spec: Any) -> None:
-    """Raise RuntimeError for what cannot be packed by columns."""
+    """Raise RuntimeError for a tensor that cannot be packed by columns."""
     for held, text in (
         (spec is None, "is not supported with spec"),
         (dtype is not None and dtype.is_block, "requires BFP dtype (bfloat8_b or bfloat4_b)"),
@@ -122,12 +124,11 @@ def from_torch(
     layout: Layout | None = None,
     device: Any = None,
     memory_config: MemoryConfig | None = None,
-    mesh_mapper: Any = None,
     preserve_nan_values: bool = False,
     col_tilize: bool = False,
     enable_bfloat_opt: bool = False,
 ) -> Tensor | None:
-    """A tensor of a torch tensor or an array, on the host unless ``device`` is given."""
+    """A tensor with the values of a torch tensor or an array, on the host unless ``device`` is given."""
     if tensor is None:
         return None
     if col_tilize:
@@ -135,14 +136,9 @@ def from_torch(
         tensor = tensor.swapaxes(-1, -2)
     if spec is not None:
         given = (dtype, layout, memory_config, tile)
-        check(
-            not any(x is not None for x in given),
-            "from_torch",
-            "spec excludes dtype, layout, memory_config and tile",
-        )
-        check(
+        expect(not any(x is not None for x in given), "spec excludes dtype, layout, memory_config and tile")
+        expect(
             spec.shape == list(tensor.shape),
-            "from_torch",
             f"the shape of spec is {spec.shape}, of the tensor {list(tensor.shape)}",
         )
         dtype, layout, memory_config, tile = spec.dtype, spec.layout, spec.memory_config, spec.tile
@@ -151,19 +147,14 @@ def from_torch(
         if not named:
             raise RuntimeError("ttnn.from_torch: Shard spec must not be None for sharded tensors")
     values = as_numpy(tensor)
-    return build("ttnn.from_torch", values, dtype, layout, device, memory_config, pad_value, tile)
+    return build(values, dtype, layout, device, memory_config, pad_value, tile)
 
 
 @operation("to_torch")
 def to_torch(
-    tensor: Tensor,
-    dtype: Any = None,
-    *,
-    torch_rank: int | None = None,
-    mesh_composer: Any = None,
-    device: Any = None,
+    tensor: AnyTensor, dtype: Any = None, *, torch_rank: int | None = None, device: Any = None
 ) -> Any:
-    """A torch tensor of the logical shape."""
+    """A torch tensor of the tensor's values, without padding."""
     made = as_torch(tensor._values(), tensor.dtype)
     if torch_rank is not None:
         while made.dim() > torch_rank:
@@ -193,9 +184,8 @@ def as_tensor(
     memory_config: MemoryConfig | None = None,
     cache_file_name: Any = None,
     preprocess: Callable[[Any], Any] | None = None,
-    mesh_mapper: Any = None,
 ) -> Tensor:
-    """from_torch after ``preprocess``, kept in a file where ``cache_file_name`` is given."""
+    """from_torch(preprocess(tensor)); a file keeps the result if ``cache_file_name`` is given."""
     if device is not None and memory_config is None:
         raise RuntimeError("memory_config must be specified when device is specified")
 
@@ -221,15 +211,16 @@ def _named(file_name: Any) -> Path:
 
 
 @operation("dump_tensor", limits="a sharded tensor is written as an interleaved one")
-def dump_tensor(file_name: Any, tensor: Tensor, mode: Any = None) -> None:
+def dump_tensor(file_name: Any, tensor: AnyTensor, mode: Any = None) -> None:
     """Write a tensor to a .tensorbin file, as tt-metal does. ``mode`` concerns several hosts, and there is
     one."""
     write_tensor(_named(file_name), tensor)
 
 
-@operation("load_tensor", limits="no parts of several chips, ND shards")
+@operation("load_tensor", limits="neither parts of several chips nor ND shards")
 def load_tensor(file_name: Any, *, device: Any = None) -> Tensor:
-    """A tensor of a .tensorbin file, on the host or in the memory of ``device`` that the file names."""
+    """The tensor in a .tensorbin file, on the host, or, with ``device``, in the memory of ``device`` that the
+    file names."""
     path = _named(file_name)
     if not path.exists():
         raise RuntimeError(f"Unable to load the tensor from {file_name}. The file does not exist.")
@@ -237,7 +228,7 @@ def load_tensor(file_name: Any, *, device: Any = None) -> Tensor:
         raise RuntimeError(f"Unable to load the tensor from {file_name}. The path is not a file.")
     read = read_tensor(path)
     config = None if device is None else read.config
-    return build("ttnn.load_tensor", read.values, read.dtype, read.layout, device, config, tile=read.tile)
+    return build(read.values, read.dtype, read.layout, device, config, tile=read.tile)
 
 
 @operation("from_buffer")
@@ -249,9 +240,9 @@ def from_buffer(
     layout: Layout | None = None,
     memory_config: MemoryConfig | None = None,
 ) -> Tensor:
-    """A tensor of a list of numbers."""
+    """A tensor with the values of a list of numbers."""
     text = f"the buffer has {len(buffer)} elements, the shape {list(shape)} {math.prod(shape)}"
-    check(len(buffer) == math.prod(shape), "from_buffer", text)
+    expect(len(buffer) == math.prod(shape), text)
     kind = np.float32 if dtype.is_float else np.int64
     values = np.asarray(buffer, kind).reshape(tuple(shape))
-    return build("ttnn.from_buffer", values, dtype, layout, device, memory_config)
+    return build(values, dtype, layout, device, memory_config)

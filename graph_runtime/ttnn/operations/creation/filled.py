@@ -3,58 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...errors import Unsupported, check
+from ...devices.wide_value import WideValue
+from ...errors import Unsupported, called, expect, mistaken
 from ...memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig
 from ...memory.values import DataType, Layout
 from ...tensors.tensor import Tensor, on_device, on_host, unfilled
-from ..operation import Operation, operation
-from ..results import device_tensor, target
-from ..wide import Wide
-
-__all__: list[str] = []
+from ..bodies import AnyTensor
+from ..operation import operation
 
 _seeds = itertools.count(1)
-
-
-def _filled(
-    op: str,
-    shape: Sequence[int],
-    value: Any,
-    dtype: DataType | None = None,
-    layout: Layout | None = None,
-    device: Any = None,
-    memory_config: MemoryConfig | None = None,
-    optional_tensor: Tensor | None = None,
-) -> Tensor:
-    """A tensor of one value, its padding, too (0 in block formats)."""
-    if optional_tensor is not None:
-        into = device_tensor(op, optional_tensor)
-        check(
-            list(into.shape) == list(shape),
-            op,
-            f"the output tensor has shape {into.shape}, wanted {list(shape)}",
-        )
-        made = _filled(op, shape, value, into.dtype, into.layout, into._device, into._config)
-        into._handle.copy_from(made._handle)
-        into._padding = made._padding
-        return into
-    dtype = dtype or DataType.BFLOAT16
-    layout = layout or (Layout.TILE if dtype.is_block else Layout.ROW_MAJOR)
-    check(not (dtype.is_block and layout is Layout.ROW_MAJOR), op, f"{dtype} needs Layout.TILE")
-    check(all(int(size) >= 0 for size in shape), op, f"the shape {list(shape)} has a negative size")
-    kind = np.float32 if dtype.is_float else np.int64
-    values = np.full(tuple(int(size) for size in shape), value, kind)
-    padding = 0 if dtype.is_block else values.flat[0] if values.size else 0
-    if not dtype.is_float:
-        values = values.astype(dtype.stored[0])
-    if device is None:
-        return on_host(values, dtype, layout, padding)
-    return on_device(op, values, dtype, layout, device, memory_config, padding)
 
 
 @operation("full")
@@ -67,11 +29,55 @@ def full(
     memory_config: MemoryConfig | None = None,
     optional_tensor: Tensor | None = None,
 ) -> Tensor:
-    """A tensor of one value: bfloat16 in ROW_MAJOR unless others are named."""
-    return _filled("ttnn.full", shape, fill_value, dtype, layout, device, memory_config, optional_tensor)
+    """A tensor of one value; its padding has the value, too, or 0 in a block format. The default is bfloat16
+    in ROW_MAJOR."""
+    if optional_tensor is not None:
+        into = optional_tensor
+        text = f"the output tensor has shape {into.shape}, wanted {list(shape)}"
+        expect(list(into.shape) == list(shape), text)
+        made = _filled(shape, fill_value, into.dtype, into.layout, into._device, into._config)
+        into._handle.copy_from(made._handle)
+        into._padding = made._padding
+        return into
+    dtype = dtype or DataType.BFLOAT16
+    layout = layout or (Layout.TILE if dtype.is_block else Layout.ROW_MAJOR)
+    expect(not (dtype.is_block and layout is Layout.ROW_MAJOR), f"{dtype} needs Layout.TILE")
+    expect(all(int(size) >= 0 for size in shape), f"the shape {list(shape)} has a negative size")
+    kind = np.float32 if dtype.is_float else np.int64
+    values = np.full(tuple(int(size) for size in shape), fill_value, kind)
+    padding = 0 if dtype.is_block else values.flat[0] if values.size else 0
+    if not dtype.is_float:
+        values = values.astype(dtype.stored[0])
+    if device is None:
+        return on_host(values, dtype, layout, padding)
+    return on_device(called(), values, dtype, layout, device, memory_config, padding)
+
+
+_filled: Callable[..., Tensor] = full.function
+
+
+@operation("full_like")
+def full_like(
+    tensor: AnyTensor,
+    fill_value: float,
+    dtype: DataType | None = None,
+    layout: Layout | None = None,
+    device: Any = None,
+    memory_config: MemoryConfig | None = None,
+    optional_tensor: Tensor | None = None,
+) -> Tensor:
+    """A tensor of one value with the shape, type and memory of ``tensor``."""
+    if not isinstance(tensor, Tensor):
+        raise mistaken(f"{type(tensor).__name__} is no ttnn.Tensor")
+    kind, how, place = dtype or tensor.dtype, layout or tensor.layout, memory_config or tensor._config
+    return _filled(tensor.shape, fill_value, kind, how, device or tensor._device, place, optional_tensor)
+
+
+_like: Callable[..., Tensor] = full_like.function
 
 
 def _of_value(name: str, value: float) -> None:
+    @operation(name, doc=f"A tensor of {value}.")
     def plain(
         shape: Sequence[int],
         dtype: DataType | None = None,
@@ -79,48 +85,18 @@ def _of_value(name: str, value: float) -> None:
         device: Any = None,
         memory_config: MemoryConfig | None = None,
     ) -> Tensor:
-        return _filled(f"ttnn.{name}", shape, value, dtype, layout, device, memory_config)
+        return _filled(shape, value, dtype, layout, device, memory_config)
 
+    @operation(f"{name}_like", doc=f"A tensor of {value} with the shape, type and memory of another.")
     def like(
-        tensor: Tensor,
+        tensor: AnyTensor,
         dtype: DataType | None = None,
         layout: Layout | None = None,
         device: Any = None,
         memory_config: MemoryConfig | None = None,
         optional_tensor: Tensor | None = None,
     ) -> Tensor:
-        return _like(
-            f"ttnn.{name}_like", tensor, value, dtype, layout, device, memory_config, optional_tensor
-        )
-
-    plain.__doc__ = f"A tensor of {value}."
-    like.__doc__ = f"A tensor of {value} with the shape, type and memory of another."
-    Operation(name, plain)
-    Operation(f"{name}_like", like)
-
-
-def _like(
-    op: str,
-    tensor: Tensor,
-    value: float,
-    dtype: DataType | None,
-    layout: Layout | None,
-    device: Any,
-    memory_config: MemoryConfig | None,
-    optional_tensor: Tensor | None = None,
-) -> Tensor:
-    if not isinstance(tensor, Tensor):
-        raise TypeError(f"{op}(): incompatible function arguments: {type(tensor).__name__} is no ttnn.Tensor")
-    return _filled(
-        op,
-        tensor.shape,
-        value,
-        dtype or tensor.dtype,
-        layout or tensor.layout,
-        device or tensor._device,
-        memory_config or tensor._config,
-        optional_tensor,
-    )
+        return _like(tensor, value, dtype, layout, device, memory_config, optional_tensor)
 
 
 _of_value("zeros", 0)
@@ -135,42 +111,28 @@ def empty(
     device: Any = None,
     memory_config: MemoryConfig | None = None,
 ) -> Tensor:
-    """A tensor whose values are not defined."""
+    """A tensor of undefined values."""
     kind = dtype or DataType.BFLOAT16
     how = layout or (Layout.TILE if kind.is_block else Layout.ROW_MAJOR)
     if device is None:
-        return _filled("ttnn.empty", shape, 0, kind, how)
-    check(not (kind.is_block and how is Layout.ROW_MAJOR), "ttnn.empty", f"{kind} needs Layout.TILE")
-    return unfilled("ttnn.empty", tuple(shape), kind, how, device, memory_config)
+        return _filled(shape, 0, kind, how)
+    expect(not (kind.is_block and how is Layout.ROW_MAJOR), f"{kind} needs Layout.TILE")
+    return unfilled(called(), tuple(shape), kind, how, device, memory_config)
 
 
 @operation("empty_like")
 def empty_like(
-    tensor: Tensor,
+    tensor: AnyTensor,
     dtype: DataType | None = None,
     layout: Layout | None = None,
     device: Any = None,
     memory_config: MemoryConfig | None = None,
 ) -> Tensor:
-    """A tensor whose values are not defined, with the shape, type and memory of another."""
+    """A tensor of undefined values, with the shape, type and memory of ``tensor``."""
     place = memory_config or tensor._config
     kind, how = dtype or tensor.dtype, layout or tensor.layout
     made: Tensor = empty.function(tensor.shape, kind, how, device or tensor._device, place)
     return made
-
-
-@operation("full_like")
-def full_like(
-    tensor: Tensor,
-    fill_value: float,
-    dtype: DataType | None = None,
-    layout: Layout | None = None,
-    device: Any = None,
-    memory_config: MemoryConfig | None = None,
-    optional_tensor: Tensor | None = None,
-) -> Tensor:
-    """A tensor of one value with the shape, type and memory of another."""
-    return _like("ttnn.full_like", tensor, fill_value, dtype, layout, device, memory_config, optional_tensor)
 
 
 @operation("moreh_full")
@@ -184,20 +146,20 @@ def moreh_full(
     memory_config: MemoryConfig | None = None,
 ) -> Tensor:
     """A tensor of one value, in tiles unless ``layout`` says otherwise."""
-    return _filled("ttnn.moreh_full", shape, fill_value, dtype, layout, device, memory_config)
+    return _filled(shape, fill_value, dtype, layout, device, memory_config)
 
 
 @operation("moreh_full_like")
 def moreh_full_like(
-    input: Tensor,
+    input: AnyTensor,
     fill_value: float,
     *,
     dtype: DataType | None = None,
     layout: Layout | None = None,
     memory_config: MemoryConfig | None = None,
 ) -> Tensor:
-    """A tensor of one value with the shape, type and memory of another."""
-    return _like("ttnn.moreh_full_like", input, fill_value, dtype, layout, None, memory_config)
+    """A tensor of one value with the shape, type and memory of ``input``."""
+    return _like(input, fill_value, dtype, layout, None, memory_config)
 
 
 @operation("arange")
@@ -211,24 +173,29 @@ def arange(
     memory_config: MemoryConfig = DRAM_MEMORY_CONFIG,
     layout: Layout = Layout.ROW_MAJOR,
 ) -> Tensor:
-    """Whole numbers from ``start`` (0) to before ``end``, one dimension."""
+    """Whole numbers from ``start`` (default 0) to before ``end``, in one dimension."""
     if bounds:
         start, end, step = (start or 0, *bounds, step) if len(bounds) == 1 else (*bounds, step)[:3]
     start = start or 0
-    check(end is not None, "ttnn.arange", "end is missing")
+    expect(end is not None, "end is missing")
     assert end is not None
-    check(step != 0, "ttnn.arange", "Step must be nonzero")
+    expect(step != 0, "Step must be nonzero")
     right = (step > 0 and start <= end) or (step < 0 and start >= end)
-    check(right, "ttnn.arange", f"Invalid range: Step direction does not match range bounds {start} .. {end}")
-    values = np.arange(start, end, step, dtype=np.int64)
-    kind = np.float32 if dtype.is_float else dtype.stored[0]
+    expect(right, f"Invalid range: Step direction does not match range bounds {start} .. {end}")
+    values = np.arange(start, end, step, dtype=np.int64).astype(_kind(dtype))
     if device is None:
-        return on_host(values.astype(kind), dtype, layout)
-    return on_device("ttnn.arange", values.astype(kind), dtype, layout, device, memory_config)
+        return on_host(values, dtype, layout)
+    return on_device(called(), values, dtype, layout, device, memory_config)
+
+
+def _kind(dtype: DataType) -> Any:
+    """numpy's dtype for values of a ttnn dtype."""
+    return np.float32 if dtype.is_float else dtype.stored[0]
 
 
 def _generator(seed: int | None) -> np.random.Generator:
-    """Of a seed; 0 and None: another one each time."""
+    """numpy's generator of random numbers for a seed. For seed 0 or None each call makes a generator with
+    other numbers."""
     return np.random.default_rng(seed if seed else [next(_seeds), *_fresh])
 
 
@@ -246,12 +213,11 @@ def rand(
     low: float = 0.0,
     high: float = 1.0,
     seed: int = 0,
-    mesh_mapper: Any = None,
 ) -> Tensor:
-    """Uniform numbers of low .. high; seed 0: others each time. Not the numbers that silicon makes."""
-    values = _generator(seed).uniform(low, high, tuple(shape))
-    kind = np.float32 if dtype.is_float else dtype.stored[0]
-    return on_device("ttnn.rand", values.astype(kind), dtype, layout, device, memory_config)
+    """Uniform numbers from ``low`` to ``high``; with seed 0 they differ at each call. Silicon draws other
+    numbers."""
+    values = _generator(seed).uniform(low, high, tuple(shape)).astype(_kind(dtype))
+    return on_device(called(), values, dtype, layout, device, memory_config)
 
 
 @operation("randn")
@@ -263,54 +229,41 @@ def randn(
     layout: Layout = Layout.TILE,
     memory_config: MemoryConfig | None = None,
     seed: int | None = None,
-    **_: Any,
 ) -> Tensor:
-    """Normal numbers. Not the numbers that silicon makes."""
+    """Numbers of the standard normal distribution. Silicon draws other numbers."""
     if not dtype.is_float:
-        raise Unsupported(f"ttnn.randn of {dtype} is not supported", op="ttnn.randn")
+        raise Unsupported(f"ttnn.randn of {dtype} is not supported")
     values = _generator(seed).standard_normal(tuple(shape)).astype(np.float32)
-    return on_device("ttnn.randn", values, dtype, layout, device, memory_config)
+    return on_device(called(), values, dtype, layout, device, memory_config)
 
 
 @operation("uniform")
 def uniform(input: Tensor, from_: float = 0.0, to: float = 1.0, seed: int = 0, **given: Any) -> Tensor:
-    """Fill a tensor with uniform numbers of from .. to, in place."""
+    """Fill a tensor, in place, with uniform numbers from ``from_`` to ``to``."""
     low, high = given.get("from", from_), to
-    x = device_tensor("ttnn.uniform", input)
-    values = _generator(seed).uniform(low, high, tuple(x.shape)).astype(np.float32)
-    x._handle.copy_from(values)
-    return x
+    values = _generator(seed).uniform(low, high, tuple(input.shape)).astype(np.float32)
+    input._handle.copy_from(values)
+    return input
 
 
 @operation("bernoulli")
 def bernoulli(
-    input: Tensor, seed: int = 0, *, output: Tensor | None = None, dtype: DataType | None = None, **_: Any
+    input: Tensor, seed: int = 0, *, output: Tensor | None = None, dtype: DataType | None = None
 ) -> Tensor:
-    """1 with the probability that the input says, else 0."""
-    x = device_tensor("ttnn.bernoulli", input)
+    """1 with the probability that the input's element gives, else 0."""
+    x = input
     made = (_generator(seed).random(tuple(x.shape)) < x._values()).astype(np.float32)
     if output is not None:
         output._handle.copy_from(made)
         return output
     assert x._device is not None
-    return on_device("ttnn.bernoulli", made, dtype or x.dtype, x.layout, x._device, x._config)
+    return on_device(called(), made, dtype or x.dtype, x.layout, x._device, x._config)
 
 
-@operation("experimental.dropout", "multiply")
+@operation("experimental.dropout", "multiply", takes="..., memory_config, output_tensor")
 def dropout(
-    input_tensor: Tensor,
-    probability: float,
-    scale: float,
-    seed: int,
-    *,
-    use_per_device_seed: bool = True,
-    memory_config: MemoryConfig | None = None,
-    output_tensor: Tensor | None = None,
-) -> Tensor:
-    """Elements become 0 with a probability, the others times ``scale``. Not those that silicon drops."""
-    op = "ttnn.experimental.dropout"
-    x = device_tensor(op, input_tensor)
-    w = Wide(x._handle.device)
-    kept = _generator(seed).random(tuple(x.shape)) >= probability
-    factors = w.number(np.where(kept, scale, 0).astype(np.float32))
-    return target(op, x, memory_config, output_tensor).wrap(w("multiply", x._handle, factors))
+    input_tensor: WideValue, probability: float, scale: float, seed: int, *, use_per_device_seed: bool = True
+) -> WideValue:
+    """0 with the probability ``probability``, else x times ``scale``. Silicon drops other elements."""
+    kept = _generator(seed).random(input_tensor.shape) >= probability
+    return input_tensor * input_tensor.scalar(np.where(kept, scale, 0).astype(np.float32), "float32")

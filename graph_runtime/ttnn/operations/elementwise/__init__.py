@@ -1,6 +1,6 @@
-"""Functions of each element.
+"""Elementwise functions.
 
-Read: activations, unary with unary_bodies and special, binary with binary_bodies, ternary, quantization.
+Read: activations, unary with unary_bodies, binary with binary_bodies, ternary, quantization.
 """
 
 from . import binary, quantization, ternary, unary  # noqa: F401  (each makes its operations)

@@ -1,4 +1,4 @@
-"""Activations by type, as program configurations and elementwise functions take them."""
+"""Activations by type, in the form that program configurations and elementwise functions take."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ UnaryOpType = enum.Enum("UnaryOpType", _NAMES)  # type: ignore[misc]
 
 
 class UnaryWithParam:
-    """A type of function with its numbers; UnaryWithParam(type), (type, number, ...), or of a pair."""
+    """A type of function with its parameters: UnaryWithParam(type), UnaryWithParam(type, number, ...), or
+    UnaryWithParam((type, number))."""
 
     def __init__(self, op_type: Any, *params: Any):
         if isinstance(op_type, tuple):

@@ -1,33 +1,32 @@
-"""Elementwise functions of two tensors, or of a tensor and a number: results have the first one's dtype."""
+"""Elementwise functions of two tensors, or of a tensor and a number. Results have the dtype of the first
+tensor."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ....run.tensors.tensor import Tensor as Handle
-from ...devices import kernels
-from ...errors import Unsupported, check, fatal
+from ...devices.wide_value import WideValue
+from ...errors import Unsupported, called, expect, failed, mistaken
 from ...memory.values import DataType, Layout
 from ...tensors.tensor import Tensor
 from ..operation import Operation
-from ..results import Target, device_tensor, target
-from ..wide import Wide
+from ..results import Target, device_tensor, finish, target
 from .binary_bodies import BINARY, Body
-from .unary import chain, finish
+from .unary import chain
 
 _INTEGERS = (DataType.INT32, DataType.UINT32, DataType.UINT16, DataType.UINT8)
 
 
-def broadcast_shape(op: str, *shapes: Any) -> tuple[int, ...]:
-    """numpy's broadcasting. Raises RuntimeError that names the dimension."""
+def broadcast_shape(*shapes: Any) -> tuple[int, ...]:
+    """The shape that numpy's broadcasting gives. Raises RuntimeError, which names the dimension that does not
+    fit."""
     rank = max(map(len, shapes))
     made = []
     for at in range(-rank, 0):
         sizes = [s[at] for s in shapes if len(s) >= -at]
         wide = {size for size in sizes if size != 1}
-        check(
+        expect(
             len(wide) <= 1,
-            op,
             f"Broadcasting rule violation at dimension index {at} (output rank {rank}), dim a: {sizes[0]}, "
             f"dim b: {sizes[-1]}",
         )
@@ -36,35 +35,31 @@ def broadcast_shape(op: str, *shapes: Any) -> tuple[int, ...]:
 
 
 class Pair:
-    """Two operands on one device; ``first``: the tensor whose type the result has, ``swapped``: the first
-    operand is a number."""
+    """Two operands on one device; ``first``: the tensor whose dtype the result has; ``swapped``: whether the
+    first operand is a number."""
 
-    def __init__(self, name: str, a: Any, b: Any):
-        self.name, self.swapped = name, not isinstance(a, Tensor)
-        self.first = device_tensor(name, b if self.swapped else a)
-        self.a: Any
-        self.b: Any
-        self.a, self.b = (self.first, a) if self.swapped else (a, b)
+    def __init__(self, a: Any, b: Any):
+        self.swapped = not isinstance(a, Tensor)
+        self.first = device_tensor(b if self.swapped else a)
+        operands: tuple[Any, Any] = (self.first, a) if self.swapped else (a, b)
+        self.a, self.b = operands
         if isinstance(self.b, Tensor):
-            device_tensor(name, self.b)
+            device_tensor(self.b)
         elif isinstance(self.b, bool) or not isinstance(self.b, (int, float)):
             if not isinstance(self.b, bool) and not hasattr(self.b, "__float__"):
-                raise TypeError(
-                    f"{name}(): incompatible function arguments: {type(self.b).__name__} is no tensor "
-                    "or number"
-                )
+                raise mistaken(f"{type(self.b).__name__} is neither a tensor nor a number")
             self.b = float(self.b)
         other = self.b.shape if isinstance(self.b, Tensor) else ()
-        self.shape = broadcast_shape(name, tuple(self.first.shape), tuple(other))
+        self.shape = broadcast_shape(tuple(self.first.shape), tuple(other))
 
     def layout(self) -> Layout:
-        """ROW_MAJOR where all tensors are."""
-        given = [x for x in (self.a, self.b) if isinstance(x, Tensor)]
-        rows = all(x.layout is Layout.ROW_MAJOR for x in given)
+        """ROW_MAJOR if all tensors are in ROW_MAJOR, else TILE."""
+        rows = all(x.layout is Layout.ROW_MAJOR for x in (self.a, self.b) if isinstance(x, Tensor))
         return Layout.ROW_MAJOR if rows else Layout.TILE
 
     def memory(self) -> Any:
-        """The default: the first one's memory, but the second's where that is sharded alone, or more."""
+        """The default memory: that of the first tensor. It is that of the second tensor if only the second is
+        sharded, or if the second is sharded over more cores than the first."""
         a, b = self.first._config, self.b._config if isinstance(self.b, Tensor) else None
         if a is None or b is None or not b.is_sharded():
             return a
@@ -74,24 +69,19 @@ class Pair:
             return a
         return b if b.shard_spec.num_cores() > a.shard_spec.num_cores() else a
 
-    def operands(self, w: Wide) -> tuple[Handle, Handle]:
-        """Both as tensors of one kind: floats, or integers of the first one's dtype."""
-        a = self.first._handle
-        if isinstance(self.b, Tensor):
-            b = self.b._handle
-            if b.dtype != a.dtype:
-                b = w.cast(b, a.dtype)
-        else:
-            b = self._number(w, a.dtype)
+    def operands(self) -> tuple[WideValue, WideValue]:
+        """Both operands in the order of the call, as floats or as integers of the first tensor's dtype."""
+        a = self.first._value
+        b = self.b._value.cast(a.dtype) if isinstance(self.b, Tensor) else a.scalar(self._number(a.dtype))
         return (b, a) if self.swapped else (a, b)
 
-    def _number(self, w: Wide, dtype: str) -> Handle:
-        if dtype == "float32":
-            return w.number(float(self.b))
-        if isinstance(self.b, float) and not self.b.is_integer():
-            text = f"{self.name}: a fraction with a tensor of {self.first.dtype.name} is not supported"
-            raise Unsupported(text, op=self.name)
-        return w.number(self.b, dtype)
+    def _number(self, dtype: str) -> float:
+        if dtype != "float32" and isinstance(self.b, float) and not self.b.is_integer():
+            kind = self.first.dtype.name
+            raise Unsupported(
+                f"{called()}: a number that is not whole, with a tensor of {kind}, is not supported"
+            )
+        return float(self.b) if dtype == "float32" else self.b
 
 
 IN_PLACE = (
@@ -99,13 +89,11 @@ IN_PLACE = (
     "logaddexp2 squared_difference bias_gelu"
 ).split()
 _DIRECT = {"add", "subtract", "multiply", "maximum", "minimum", "logaddexp", "logaddexp2", "hypot", "ldexp"}
-_QUOTIENTS = {"div", "divide", "rdiv"}  # a 16-bit pack makes infinity of NaN
-_NAMED = {"alpha", "rtol", "atol", "equal_nan", "rounding_mode"}  # arguments of bodies
+_QUOTIENTS = {"div", "divide", "rdiv"}  # quotients, whose NaN silicon's packer makes infinity
+_NAMED = {"alpha", "rtol", "atol", "equal_nan", "rounding_mode"}  # the keywords that any body takes
 
 
-def _function(name: str, body: Body, served: str, doc: str, in_place: bool) -> Operation:
-    full = f"ttnn.{name}"
-
+def _function(name: str, body: Body, served: str, doc: str, in_place: bool) -> None:
     def function(
         input_tensor_a: Any,
         input_tensor_b: Any,
@@ -123,49 +111,45 @@ def _function(name: str, body: Body, served: str, doc: str, in_place: bool) -> O
     ) -> Tensor:
         unknown = given.keys() - _NAMED
         if unknown:
-            raise TypeError(f"{full}(): incompatible function arguments: unexpected {sorted(unknown)[0]!r}")
+            raise mistaken(f"unexpected {sorted(unknown)[0]!r}")
         a, b = input_tensor_a, input_tensor_b
         if input_tensor_a_activations and isinstance(a, Tensor):
             a = chain(a, input_tensor_a_activations)
         if input_tensor_b_activations and isinstance(b, Tensor):
             b = chain(b, input_tensor_b_activations)
         into = input_tensor_a if in_place else output_tensor
-        pair = Pair(full, a, b)
+        pair = Pair(a, b)
         if dtype is None and into is None:
             dtype = _quotient_type(name, pair, args, given)
-        goal = _goal(full, pair, memory_config, into, dtype)
+        goal = _goal(pair, memory_config, into, dtype)
         made = _computed(name, body, pair, goal, args, given)
         return _activated(made, activations, goal, into)
 
     function.__doc__ = f"{doc}. The result has the first tensor's dtype."
-    made = Operation(f"{name}_" if in_place else name, function, served)
-    made.is_binary = True
-    return made
+    Operation(f"{name}_" if in_place else name, function, served).is_binary = True
 
 
 def _quotient_type(name: str, pair: Pair, args: Any, given: Any) -> DataType | None:
-    """float32 of two int32 that are divided, unless the quotient is rounded."""
+    """float32 for the unrounded quotient of two int32 tensors, else None."""
     rounded = [x for x in (*args, given.get("rounding_mode")) if x not in (None, "None")]
     both = all(isinstance(x, Tensor) and x.dtype is DataType.INT32 for x in (pair.a, pair.b))
     return DataType.FLOAT32 if name in ("div", "divide") and both and not rounded else None
 
 
-def _goal(name: str, pair: Pair, memory_config: Any, into: Tensor | None, dtype: DataType | None) -> Target:
+def _goal(pair: Pair, memory_config: Any, into: Tensor | None, dtype: DataType | None) -> Target:
     layout = pair.layout()
     if into is not None and layout is Layout.ROW_MAJOR and isinstance(pair.b, Tensor):
-        raise fatal(
-            name,
+        raise failed(
             "Optional output tensor with Row Major input is not supported right now for Elementwise "
-            "operations",
+            "operations"
         )
     first = pair.first
     kind = dtype or (None if into is None else into.dtype)
-    goal = target(name, first, memory_config, into, kind, layout, pair.memory())
+    goal = target(first, memory_config, into, kind, layout, pair.memory())
     goal.like = pair.memory()
     if into is not None and tuple(into.shape) != pair.shape:
-        check(
+        expect(
             tuple(into.shape)[-len(pair.shape) :] == pair.shape,
-            name,
             f"Shape of Output tensor {tuple(into.shape)} provided does not match the broadcasted output "
             f"shape {pair.shape}",
         )
@@ -173,15 +157,14 @@ def _goal(name: str, pair: Pair, memory_config: Any, into: Tensor | None, dtype:
 
 
 def _computed(name: str, body: Body, pair: Pair, goal: Target, args: Any, given: Any) -> Tensor:
-    w = Wide(pair.first._handle.device)
-    a, b = pair.operands(w)
+    a, b = pair.operands()
     if name in _DIRECT and a.dtype == "float32" and goal.dtype.is_float:
         return goal.run(name, [a, b], {}, pair.shape)
     extra = {key: value for key, value in given.items() if value is not None}
-    made = body(w, a, b, *args, **extra)
+    made = body(a, b, *args, **extra)
     if name in _QUOTIENTS and made.dtype == "float32":
-        made = w.packed(made, goal.dtype)
-    return finish(goal, w, made)
+        made = made.packed(goal.dtype)
+    return finish(goal, made)
 
 
 def _activated(made: Tensor, activations: Any, goal: Target, into: Tensor | None) -> Tensor:
@@ -190,7 +173,7 @@ def _activated(made: Tensor, activations: Any, goal: Target, into: Tensor | None
     done = chain(made, activations)
     if into is None:
         return done
-    kernels.overwrite(into._handle, kernels.convert(done._handle, into._handle.layout))
+    into._value.overwrite(done._value)
     return into
 
 

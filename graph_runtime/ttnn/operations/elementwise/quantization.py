@@ -1,29 +1,25 @@
-"""Between floats and int32 by a scale and a zero point: quantize, requantize, dequantize."""
+"""quantize, requantize, dequantize: conversion between floats and int32 by a scale and a zero point."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ....run.tensors.tensor import Tensor as Handle
-from ...errors import check
-from ...memory.configs import MemoryConfig
+from ...devices.wide_value import WideValue
+from ...errors import expect
 from ...memory.values import DataType
 from ...tensors.tensor import Tensor
 from ..operation import operation
-from ..results import device_tensor, target
-from ..wide import Wide
-
-__all__: list[str] = []
+from ..results import Target
 
 
-def _checked(op: str, x: Tensor, axis: int | None, scale: Any, zero: Any) -> None:
-    """Raise RuntimeError for a scale or zero point that does not go with the input."""
+def _checked(x: Tensor, axis: int | None, scale: Any, zero: Any) -> None:
+    """Raise RuntimeError for a scale or zero point that does not fit the input."""
     if axis is not None:
         rank = len(x.shape)
-        check(-rank <= axis < rank, op, f"Axis {axis} is outside the range [{-rank}, {rank - 1}]")
+        expect(-rank <= axis < rank, f"Axis {axis} is outside the range [{-rank}, {rank - 1}]")
     for what, value in (("scale", scale), ("zero-point", zero)):
         if not isinstance(value, Tensor):
-            check(axis is None, op, f"Per-channel quantization expects 1D {what} tensors")
+            expect(axis is None, f"Per-channel quantization expects 1D {what} tensors")
             continue
         fits = value.logical_volume() == 1
         text = f"Per-tensor quantization only takes scalar-tensor {what}s"
@@ -32,81 +28,67 @@ def _checked(op: str, x: Tensor, axis: int | None, scale: Any, zero: Any) -> Non
             text = (
                 f"Size of the {what} tensor doesn't match the size of the input tensor along the given axis"
             )
-        check(fits, op, text)
+        expect(fits, text)
     floats = (DataType.FLOAT32, DataType.BFLOAT16)
     text = "Quantization only takes floating-point number scales"
-    check(not isinstance(scale, Tensor) or scale.dtype in floats, op, text)
+    expect(not isinstance(scale, Tensor) or scale.dtype in floats, text)
     text = "Quantization only takes int32 zero-points for now"
-    check(not isinstance(zero, Tensor) or zero.dtype is DataType.INT32, op, text)
+    expect(not isinstance(zero, Tensor) or zero.dtype is DataType.INT32, text)
 
 
-def _along(w: Wide, x: Tensor, axis: int | None, value: Any) -> Any:
-    """A scale or zero point as float32 that broadcasts against the input."""
+def _along(x: Tensor, axis: int | None, value: Any) -> Any:
+    """A scale or zero point as a float, or as a float32 tensor that broadcasts with the input."""
     if not isinstance(value, Tensor):
         return float(value)
-    handle = w.cast(value._handle, "float32")
+    handle = value._value.cast("float32")
     shape = [1] * len(x.shape)
     if axis is not None:
         shape[axis] = x.shape[axis]
-    return w.reshape(w.rows(handle), shape)
+    return handle.reshape(shape)
 
 
-def _shifted(w: Wide, made: Handle, scale: Any, zero: Any) -> Handle:
+def _shifted(made: WideValue, scale: Any, zero: Any) -> WideValue:
     """round(x / scale + zero) as int32."""
-    return w.cast(w("round", w("add", w("divide", made, scale), zero)), "int32")
+    return (made / scale + zero).round().cast("int32")
 
 
-@operation("quantize", "divide, add, round, cast")
+_TAKES = "..., dtype, memory_config, output_tensor"
+
+
+@operation("quantize", "divide, add, round, cast", takes=_TAKES, dtype=DataType.INT32)
 def quantize(
-    input_tensor: Tensor,
-    scale: Any,
-    zero_point: Any,
-    *,
-    axis: int | None = None,
-    dtype: DataType | None = None,
-    memory_config: MemoryConfig | None = None,
-    output_tensor: Tensor | None = None,
-) -> Tensor:
-    """round(x / scale + zero_point) as int32: one scale and zero point, or one a channel of ``axis``."""
-    op = "ttnn.quantize"
-    x = device_tensor(op, input_tensor)
-    check(x.dtype.is_float, op, "Quantize only takes floating-point number inputs")
-    check(dtype in (None, DataType.INT32), op, "Quantize only supports int32 outputs for now")
-    _checked(op, x, axis, scale, zero_point)
-    w = Wide(x._handle.device)
-    made = _shifted(w, x._handle, _along(w, x, axis, scale), _along(w, x, axis, zero_point))
-    return target(op, x, memory_config, output_tensor, DataType.INT32).wrap(made)
+    input_tensor: Tensor, scale: Any, zero_point: Any, *, axis: int | None = None, goal: Target
+) -> WideValue:
+    """round(x / scale + zero_point) as int32; scale and zero point are one number each, or one for each
+    channel of ``axis``."""
+    x = input_tensor
+    expect(x.dtype.is_float, "Quantize only takes floating-point number inputs")
+    expect(goal.dtype is DataType.INT32, "Quantize only supports int32 outputs for now")
+    _checked(x, axis, scale, zero_point)
+    return _shifted(x._value, _along(x, axis, scale), _along(x, axis, zero_point))
 
 
-def _back(w: Wide, x: Tensor, axis: int | None, scale: Any, zero: Any) -> Handle:
-    apart = w("subtract", w.cast(x._handle, "float32"), _along(w, x, axis, zero))
-    return w("multiply", apart, _along(w, x, axis, scale))
+def _back(x: Tensor, axis: int | None, scale: Any, zero: Any) -> WideValue:
+    apart = x._value.cast("float32") - _along(x, axis, zero)
+    return apart * _along(x, axis, scale)
 
 
-@operation("dequantize", "cast, subtract, multiply")
+@operation("dequantize", "cast, subtract, multiply", takes=_TAKES)
 def dequantize(
-    input_tensor: Tensor,
-    scale: Any,
-    zero_point: Any,
-    *,
-    axis: int | None = None,
-    dtype: DataType | None = None,
-    memory_config: MemoryConfig | None = None,
-    output_tensor: Tensor | None = None,
+    input_tensor: Tensor, scale: Any, zero_point: Any, *, axis: int | None = None, goal: Target
 ) -> Tensor:
-    """(q - zero_point) scale, bfloat16 unless ``dtype`` says float32."""
-    op = "ttnn.dequantize"
-    x = device_tensor(op, input_tensor)
-    check(x.dtype is DataType.INT32, op, "Dequantize only supports int32 inputs for now")
-    kind = dtype or (DataType.BFLOAT16 if output_tensor is None else output_tensor.dtype)
+    """(q - zero_point) scale, in bfloat16 unless ``dtype`` is float32."""
+    x = input_tensor
+    expect(x.dtype is DataType.INT32, "Dequantize only supports int32 inputs for now")
+    if goal.into is None and goal.dtype is DataType.INT32:
+        goal.dtype = DataType.BFLOAT16
     text = "Dequantize only supports bf16/f32 outputs for now"
-    check(kind in (DataType.BFLOAT16, DataType.FLOAT32), op, text)
-    _checked(op, x, axis, scale, zero_point)
-    made = _back(Wide(x._handle.device), x, axis, scale, zero_point)
-    return target(op, x, memory_config, output_tensor, kind).wrap(made)
+    expect(goal.dtype in (DataType.BFLOAT16, DataType.FLOAT32), text)
+    _checked(x, axis, scale, zero_point)
+    return goal.wrap(_back(x, axis, scale, zero_point))
 
 
-@operation("requantize", "cast, subtract, multiply, divide, add, round")
+@operation("requantize", "cast, subtract, multiply, divide, add, round", takes=_TAKES, dtype=DataType.INT32)
 def requantize(
     input_tensor: Tensor,
     in_scale: Any,
@@ -115,18 +97,14 @@ def requantize(
     out_zero_point: Any,
     *,
     axis: int | None = None,
-    dtype: DataType | None = None,
-    memory_config: MemoryConfig | None = None,
-    output_tensor: Tensor | None = None,
-) -> Tensor:
-    """int32 of one scale and zero point as int32 of another."""
-    op = "ttnn.requantize"
-    x = device_tensor(op, input_tensor)
-    check(x.dtype is DataType.INT32, op, "Requantize only supports int32 inputs for now")
-    check(dtype in (None, DataType.INT32), op, "Requantize only supports int32 outputs for now")
-    _checked(op, x, axis, in_scale, in_zero_point)
-    _checked(op, x, axis, out_scale, out_zero_point)
-    w = Wide(x._handle.device)
-    made = _back(w, x, axis, in_scale, in_zero_point)
-    made = _shifted(w, made, _along(w, x, axis, out_scale), _along(w, x, axis, out_zero_point))
-    return target(op, x, memory_config, output_tensor, DataType.INT32).wrap(made)
+    goal: Target,
+) -> WideValue:
+    """int32 values with one scale and zero point, converted to int32 values with another scale and zero
+    point."""
+    x = input_tensor
+    expect(x.dtype is DataType.INT32, "Requantize only supports int32 inputs for now")
+    expect(goal.dtype is DataType.INT32, "Requantize only supports int32 outputs for now")
+    _checked(x, axis, in_scale, in_zero_point)
+    _checked(x, axis, out_scale, out_zero_point)
+    made = _back(x, axis, in_scale, in_zero_point)
+    return _shifted(made, _along(x, axis, out_scale), _along(x, axis, out_zero_point))

@@ -1,4 +1,5 @@
-"""Elementwise functions of one tensor: those that are ops of the registry, and those made of several."""
+"""Elementwise functions of one tensor: those that are one op of the registry, and those made of several
+ops."""
 
 from __future__ import annotations
 
@@ -6,20 +7,20 @@ import math
 from typing import Any
 
 from ....ir.ops.registry import all_ops, require
-from ....run.tensors.tensor import Tensor as Handle
 from ...devices import kernels
-from ...errors import Unsupported, check
+from ...devices.wide_value import WideValue
+from ...errors import Unsupported, expect, mistaken
+from ...memory.configs import MemoryConfig
 from ...memory.values import DataType
 from ...registry import OPERATIONS
 from ...tensors.tensor import Tensor
 from ..operation import Operation, elementwise_key, operation
-from ..results import Target, device_tensor, target
-from ..wide import Wide
-from .unary_bodies import COMPOSED, Body
+from ..results import Target, device_tensor, finish, target
+from .unary_bodies import COMPOSED, OF_INTEGERS, Body
 
-_INTEGERS = {"relu", "abs", "negative", "square", "sign"}  # with an int32 kernel
-_UNCHANGED = {"floor", "ceil", "trunc", "round"}  # of integers
-# registry rows that need more than names and arguments
+_INTEGERS = {"relu", "abs", "negative", "square", "sign"}  # ops with an int32 kernel
+_UNCHANGED = {"floor", "ceil", "trunc", "round"}  # ops that leave integers as they are
+# ops whose ttnn functions need more than a name and arguments: COMPOSED has these functions
 _OWN = {
     "logical_not",
     "bitwise_not",
@@ -32,11 +33,12 @@ _OWN = {
     "sigmoid",
     "softplus",
 }
-_HIDDEN_NAN = {"asin", "acos", "acosh", "atanh"}  # a 16-bit pack makes infinity of NaN
+_HIDDEN_NAN = {"asin", "acos", "acosh", "atanh"}  # functions whose NaN becomes infinity in silicon's packer
 
 
 def plain_rows() -> dict[str, tuple[str, dict[str, str]]]:
-    """Function of ttnn -> (op, {its argument: the op's attribute}) of the elementwise ops of one tensor."""
+    """ttnn's function -> (op, {the function's argument: the op's attribute}) for the elementwise ops of one
+    tensor."""
     return {
         name: (op.name, dict(arguments))
         for op in all_ops().values()
@@ -48,20 +50,13 @@ def plain_rows() -> dict[str, tuple[str, dict[str, str]]]:
 _MOVEMENT = {"transpose", "softmax", "broadcast_to"}
 
 
-def finish(goal: Target, w: Wide, made: Handle) -> Tensor:
-    """A result, of whatever dtype the last step made, in its place: bool as 1 and 0, int32 wrapped."""
-    if made.dtype == "int32" and goal.dtype is DataType.UINT32:
-        made = kernels.reinterpret(made, "uint32")
-    return goal.wrap(made)
-
-
 def _defaults(op: str, arguments: dict[str, str]) -> dict[str, Any]:
     attrs = {attr.name: attr.default for attr in require(op).attrs}
     return {name: attrs[there] for name, there in arguments.items()}
 
 
-def _plain(name: str, op: str, arguments: dict[str, str]) -> Operation:
-    """A function that is one op: its arguments are the op's attributes."""
+def _plain(name: str, op: str, arguments: dict[str, str]) -> None:
+    """Register a function that is one op; its arguments are attributes of the op."""
     defaults = _defaults(op, arguments)
 
     def function(
@@ -73,81 +68,73 @@ def _plain(name: str, op: str, arguments: dict[str, str]) -> Operation:
         fast_and_approximate_mode: bool = False,
         **given: Any,
     ) -> Tensor:
-        x = device_tensor(f"ttnn.{name}", input_tensor)
+        x = device_tensor(input_tensor)
         said = _arguments(name, defaults, args, given)
-        goal = target(f"ttnn.{name}", x, memory_config, output_tensor)
+        goal = target(x, memory_config, output_tensor)
         attrs = {arguments[key]: float(value) for key, value in said.items()}
         return _run_plain(name, op, x, attrs, goal)
 
     function.__doc__ = f"{require(op).doc}."
-    made = Operation(name, function, op)
-    made.program_key = elementwise_key
-    return made
+    Operation(name, function, op).program_key = elementwise_key
 
 
 def _arguments(name: str, defaults: dict[str, Any], args: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """Positional and named arguments with defaults. Raises TypeError as a Python function does."""
+    """{name: value} of positional and named arguments, completed by defaults. Raises TypeError as a Python
+    function does."""
     positional = [value for value in args if not isinstance(value, bool)]
     if len(positional) > len(defaults):
-        raise TypeError(f"ttnn.{name}(): incompatible function arguments: {len(args) + 1} were given")
+        raise mistaken(f"{len(args) + 1} were given")
     said = defaults | dict(zip(defaults, positional, strict=False))
     for key, value in given.items():
         if key in defaults:
             said[key] = value
         elif key not in ("vector_mode", "approximate", "approx"):
-            raise TypeError(f"ttnn.{name}(): incompatible function arguments: unexpected {key!r}")
+            raise mistaken(f"unexpected {key!r}")
     return said
 
 
 def _run_plain(name: str, op: str, x: Tensor, attrs: dict[str, Any], goal: Target) -> Tensor:
     if x.dtype.is_float:
         if op in _HIDDEN_NAN:
-            w = Wide(x._handle.device)
-            return goal.wrap(w.packed(w(op, x._handle, **attrs), goal.dtype))
+            return goal.wrap(x._value.op(op, **attrs).packed(goal.dtype))
         if goal.dtype.is_float:
-            return goal.run(op, [x._handle], attrs, x.shape)
-        return goal.wrap(kernels.run(op, [x._handle], attrs, kernels.between([x._handle])))
+            return goal.run(op, [x._value], attrs, x.shape)
+        return goal.wrap(x._value.run(op, to=kernels.between([x._handle]), **attrs))
     if op in _UNCHANGED:
-        return goal.wrap(kernels.copied(x._handle))
+        return goal.wrap(x._value.copied())
     if op not in _INTEGERS:
-        raise Unsupported(
-            f"ttnn.{name} of {x.dtype.name} is not supported: it takes floats", op=f"ttnn.{name}"
-        )
-    w = Wide(x._handle.device)
+        raise Unsupported(f"ttnn.{name} of {x.dtype.name} is not supported: it takes floats")
     if x.dtype is not DataType.INT32 and op in ("abs", "relu"):
-        return goal.wrap(kernels.copied(x._handle))  # unsigned
-    return finish(goal, w, w(op, w.int32(x._handle)))
+        return goal.wrap(x._value.copied())  # unsigned integers are unchanged
+    return finish(goal, x._value.int32().op(op))
 
 
-def _composed(name: str, body: Body, served: str, doc: str, integers: bool = False) -> Operation:
-    """A function made of several ops: body(w, x, arguments) makes its values."""
+def _composed(name: str, body: Body, served: str, doc: str) -> None:
+    """Register a function made of several ops: body(x, *arguments) computes its values."""
 
     def function(
         input_tensor: Tensor,
         *args: Any,
         memory_config: Any = None,
         output_tensor: Tensor | None = None,
+        dtype: Any = None,
         sub_core_grids: Any = None,
         fast_and_approximate_mode: bool = False,
-        dtype: Any = None,
         **given: Any,
     ) -> Tensor:
-        x = device_tensor(f"ttnn.{name}", input_tensor)
-        if not x.dtype.is_float and not integers:
-            text = f"ttnn.{name} of {x.dtype.name} is not supported: it takes floats"
-            raise Unsupported(text, op=f"ttnn.{name}")
-        goal = target(f"ttnn.{name}", x, memory_config, output_tensor, dtype)
-        w = Wide(x._handle.device)
-        return finish(goal, w, body(w, x._handle, *args, **given))
+        x = device_tensor(input_tensor)
+        if not x.dtype.is_float and name not in OF_INTEGERS:
+            raise Unsupported(f"ttnn.{name} of {x.dtype.name} is not supported: it takes floats")
+        goal = target(x, memory_config, output_tensor, dtype)
+        return finish(goal, body(x._value, *args, **given))
 
     function.__doc__ = f"{doc}."
-    made = Operation(name, function, served)
-    made.program_key = elementwise_key
-    return made
+    Operation(name, function, served).program_key = elementwise_key
 
 
 def chain(tensor: Tensor, activations: Any) -> Tensor:
-    """A tensor after activations: UnaryOpType, UnaryWithParam, pairs of a type and a number, or names."""
+    """The tensor after activations, applied one after another. Each is a UnaryOpType, a UnaryWithParam, a
+    pair of a type and a number, or a name."""
     for activation in activations or ():
         tensor = _activated(tensor, activation)
     return tensor
@@ -159,12 +146,12 @@ def _activated(tensor: Tensor, activation: Any) -> Tensor:
         name, parameters = activation[0], tuple(activation[1:])
     elif hasattr(activation, "op_type"):
         name, parameters = activation.op_type, tuple(activation.params)
-    key = _ACTIVATIONS.get(str(getattr(name, "name", name)).lower(), str(getattr(name, "name", name)).lower())
+    key = str(getattr(name, "name", name)).lower()
+    key = _ACTIVATIONS.get(key, key)
     function = OPERATIONS.get(key)
     if function is None:
         raise Unsupported(f"the activation {key} is not supported", op=key)
-    memory = tensor._config
-    return function.function(tensor, *parameters, memory_config=memory)
+    return function.function(tensor, *parameters, memory_config=tensor._config)
 
 
 _ACTIVATIONS = {
@@ -174,7 +161,6 @@ _ACTIVATIONS = {
     "recip": "reciprocal",
     "power": "pow",
     "power_iterative": "pow",
-    "relu_max": "relu_max",
     "add_unary_sfpu": "add",
     "mul_unary_sfpu": "multiply",
     "sub_unary_sfpu": "subtract",
@@ -183,70 +169,47 @@ _ACTIVATIONS = {
 
 for _name, (_op, _args) in plain_rows().items():
     _plain(_name, _op, _args)
-for _name, (_body, _served, _doc, _takes) in COMPOSED.items():
-    _composed(_name, _body, _served, _doc, _takes)
+for _name, _row in COMPOSED.items():
+    _composed(_name, *_row)
 
 
-@operation("unary_chain", "the ops of its functions")
-def unary_chain(
-    input_tensor: Tensor,
-    ops_chain: Any,
-    *,
-    memory_config: Any = None,
-    output_tensor: Tensor | None = None,
-) -> Tensor:
-    """Functions of one tensor after each other."""
-    op = "ttnn.unary_chain"
-    x = device_tensor(op, input_tensor)
-    check(len(ops_chain) > 0, op, "Op chain cannot be empty")
-    return target(op, x, memory_config, output_tensor).wrap(chain(x, ops_chain)._handle)
+@operation("unary_chain", "the ops of its functions", takes="memory_config, output_tensor")
+def unary_chain(input_tensor: Tensor, ops_chain: Any) -> WideValue:
+    """Functions of one tensor, applied one after another."""
+    expect(len(ops_chain) > 0, "Op chain cannot be empty")
+    return chain(input_tensor, ops_chain)._value
 
 
 @operation("logical_not_", "not_equal, logical_not")
-def logical_not_(input_tensor: Tensor, *, memory_config: Any = None, **_: Any) -> Tensor:
+def logical_not_(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """1 where x is 0, else 0, written into x."""
-    x = device_tensor("ttnn.logical_not_", input_tensor)
+    x = input_tensor
     text = f"the result is written into the input, whose memory is {x.memory_config()}, not {memory_config}"
-    check(memory_config in (None, x.memory_config()), "ttnn.logical_not_", text)
+    expect(memory_config in (None, x.memory_config()), text)
     made: Tensor = OPERATIONS["logical_not"].function(x, output_tensor=x)
     return made
 
 
-def _clamp(name: str) -> Operation:
-    def function(
-        input_tensor: Tensor,
-        min: Any = None,
-        max: Any = None,
-        *,
-        memory_config: Any = None,
-        output_tensor: Tensor | None = None,
-        sub_core_grids: Any = None,
-    ) -> Tensor:
-        """At least min, at most max: numbers or tensors."""
-        x = device_tensor(f"ttnn.{name}", input_tensor)
+def _clamp(name: str) -> None:
+    @operation(name, "maximum, minimum", takes="memory_config, output_tensor")
+    def function(input_tensor: WideValue, min: Any = None, max: Any = None) -> WideValue:
+        """x, raised to at least ``min`` and lowered to at most ``max``; both are numbers or tensors."""
         text = "Only one of 'min' or 'max' can be None. Please provide one value"
-        check(min is not None or max is not None, f"ttnn.{name}", text)
-        goal = target(f"ttnn.{name}", x, memory_config, output_tensor)
-        w = Wide(x._handle.device)
-        made = w.ordered(x._handle)
+        expect(min is not None or max is not None, text)
+        made = input_tensor.ordered()
         for op, bound in (("maximum", min), ("minimum", max)):
             if bound is not None:
-                made = w(op, made, _bound(w, bound, x))
-        if x.dtype is DataType.UINT32:
-            made = w.flip(kernels.reinterpret(made, "uint32"))
-        return finish(goal, w, made)
-
-    return Operation(name, function, "maximum, minimum")
+                made = made.op(op, _bound(bound, input_tensor))
+        return made.reinterpret("uint32").flip() if input_tensor.dtype == "uint32" else made
 
 
-def _bound(w: Wide, bound: Any, x: Tensor) -> Handle:
-    dtype = x._handle.dtype
+def _bound(bound: Any, x: WideValue) -> WideValue:
     if isinstance(bound, Tensor):
-        return w.ordered(w.cast(bound._handle, dtype))
-    if dtype == "float32":
-        return w.number(float(bound))
+        return bound._value.cast(x.dtype).ordered()
+    if x.dtype == "float32":
+        return x.scalar(float(bound))
     value = 2**31 - 1 if bound == math.inf else -(2**31) if bound == -math.inf else int(bound)
-    return w.ordered(w.number(value, dtype))
+    return x.scalar(value).ordered()
 
 
 for _name in ("clamp", "clip"):

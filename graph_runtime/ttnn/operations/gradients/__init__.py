@@ -1,4 +1,4 @@
-"""Gradients of functions: NAME_bw.
+"""Gradients of functions: NAME_bw for the function NAME.
 
 Read: derivatives, backward.
 """

@@ -1,59 +1,56 @@
-"""Gradients: NAME_bw(grad, inputs ...) gives a list with the gradient of each input."""
+"""Gradients: NAME_bw(grad, inputs ...) returns a list with the gradient of each input."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from ....run.tensors.tensor import Tensor as Handle
+from ....compositions import gradients
+from ....ir.value import Value, where
 from ...devices import kernels
-from ...errors import Unsupported, check
-from ...memory.values import DataType, Layout
+from ...devices.wide_value import WideValue
+from ...errors import Unsupported, called, expect
+from ...memory.values import DataType, Layout, Shape
 from ...tensors.tensor import Tensor
+from ..bodies import FloatTensor, FloatValue
 from ..movement.shapes import axis_of
-from ..operation import Operation, operation
-from ..results import device_tensor, float_tensor, handle_as, target
-from ..wide import Wide
-from .derivatives import DERIVATIVES, gelu_slope
+from ..operation import operation
+from ..results import float_tensor, target
+from .derivatives import DERIVATIVES
 
 
-def _fitted(w: Wide, gradient: Handle, shape: Any) -> Handle:
-    """The gradient of an input that was broadcast: the sum over what was made of each element."""
+def _fitted(gradient: WideValue, shape: Any) -> WideValue:
+    """The gradient of an input of the shape ``shape`` that was broadcast: the sum of ``gradient`` over the
+    copies of each element."""
     sizes = (1,) * (len(gradient.shape) - len(shape)) + tuple(shape)
     axes = tuple(at for at, (n, size) in enumerate(zip(gradient.shape, sizes, strict=True)) if n != size)
-    if axes:
-        gradient = w("sum", gradient, axes=axes, keepdims=True)
-    return gradient if len(gradient.shape) == len(shape) else w.reshape(w.rows(gradient), tuple(shape))
+    gradient = gradient.sum(axes=axes) if axes else gradient
+    return gradient if gradient.shape == tuple(shape) else gradient.reshape(tuple(shape))
 
 
-def _placed(op: str, x: Tensor, w: Wide, made: Handle, memory_config: Any, into: Any = None) -> Tensor:
-    return target(op, x, memory_config, into).wrap(_fitted(w, made, tuple(x.shape)))
+def gradient_of(x: Tensor, made: WideValue, memory_config: Any, into: Any = None) -> Tensor:
+    """The gradient of ``x`` as a tensor, placed like ``x`` unless the caller says otherwise; ``x`` may have
+    been broadcast."""
+    return target(x, memory_config, into).wrap(_fitted(made, tuple(x.shape)))
 
 
-def _of_one(name: str, slope: Callable[..., Handle], served: str, called: str = "") -> None:
-    full = f"ttnn.{called or name}_bw"
-
+def _of_one(name: str, slope: Callable[..., Any], served: str, called: str = "") -> None:
     def function(
-        grad_tensor: Tensor,
-        input_tensor: Tensor,
+        grad_tensor: FloatValue,
+        input_tensor: FloatValue,
         *args: Any,
-        memory_config: Any = None,
-        input_grad: Tensor | None = None,
-        output_tensor: Tensor | None = None,
         are_required_outputs: Any = (True,),
         **given: Any,
-    ) -> list[Tensor | None]:
-        grad, x = float_tensor(full, grad_tensor), float_tensor(full, input_tensor)
+    ) -> list[WideValue | None]:
         if not next(iter(are_required_outputs)):
             return [None]
-        w = Wide(x._handle.device)
-        made = w("multiply", grad._handle, slope(w, x._handle, *args, **given))
-        into = output_tensor if input_grad is None else input_grad
-        return [_placed(full, x, w, made, memory_config, into)]
+        return [_fitted(grad_tensor * slope(input_tensor, *args, **given), input_tensor.shape)]
 
     function.__doc__ = f"The gradient of {name} by its input, times ``grad_tensor``."
-    Operation(f"{called or name}_bw", function, served if "multiply" in served else f"{served}, multiply")
+    served = served if "multiply" in served else f"{served}, multiply"
+    takes = "memory_config, input_grad, output_tensor, ..."
+    operation(f"{called or name}_bw", served, takes=takes, like="input_tensor")(function)
 
 
 for _name, (_slope, _served) in DERIVATIVES.items():
@@ -61,129 +58,40 @@ for _name, (_slope, _served) in DERIVATIVES.items():
 _of_one("gelu", *DERIVATIVES["gelu"], "experimental.gelu")
 
 
-# **************** of two tensors ****************
-
-Pair = Callable[..., tuple[Any, Any]]
-
-
-def _quotient(w: Wide, g: Handle, a: Handle, b: Any, rounding_mode: str | None = None) -> tuple[Any, Any]:
-    if rounding_mode not in (None, "None"):
-        zero = w("multiply", g, 0.0)
-        return zero, zero
-    first = w("divide", g, b)
-    return first, lambda: w("negative", w("multiply", first, w("divide", a, b)))
+def _quotient(g: WideValue, a: WideValue, b: WideValue, rounding_mode: str | None = None) -> Iterator[Value]:
+    if rounding_mode in (None, "None"):
+        return gradients.quotient(g, a, b)
+    return iter([g * 0.0] * 2)
 
 
-def _product(w: Wide, g: Handle, a: Handle, b: Any) -> tuple[Any, Any]:
-    return w("multiply", g, b), lambda: w("multiply", g, a)
-
-
-def _atan2(w: Wide, g: Handle, y: Handle, x: Handle) -> tuple[Any, Any]:
-    part = w("divide", g, w("add", w("multiply", x, x), w("multiply", y, y)))
-    return w("multiply", part, x), w("negative", w("multiply", part, y))
-
-
-def _hypot(w: Wide, g: Handle, a: Handle, b: Handle) -> tuple[Any, Any]:
-    part = w("divide", g, w("hypot", a, b))
-    return w("multiply", part, a), w("multiply", part, b)
-
-
-def _xlogy(w: Wide, g: Handle, a: Handle, b: Handle) -> tuple[Any, Any]:
-    free = w("logical_and", w("equal", a, 0.0), w("less_equal", b, 0.0))
-    first = w.select(free, 0.0, w("multiply", g, w("log", b)))
-    return first, w("multiply", g, w("divide", a, b))
-
-
-def _ldexp(w: Wide, g: Handle, a: Handle, b: Handle) -> tuple[Any, Any]:
-    first = w("multiply", g, w("exp2", b))
-    return first, w("multiply", w("multiply", first, a), math.log(2))
-
-
-def _shares(base: float) -> Pair:
-    """Of log(base^a + base^b): each gets its share."""
-
-    def pair(w: Wide, g: Handle, a: Handle, b: Handle) -> tuple[Any, Any]:
-        away = w("multiply", w("subtract", a, b), math.log(base))
-        share = w("sigmoid", away)
-        return w("multiply", g, share), w("multiply", g, w("subtract", 1.0, share))
-
-    return pair
-
-
-def _squared_difference(w: Wide, g: Handle, a: Handle, b: Handle) -> tuple[Any, Any]:
-    first = w("multiply", w("multiply", g, w("subtract", a, b)), 2.0)
-    return first, w("negative", first)
-
-
-def _extreme(op: str) -> Pair:
-    """To the one that was taken; half to each of two that are equal."""
-
-    def pair(w: Wide, g: Handle, a: Handle, b: Handle) -> tuple[Any, Any]:
-        half = w.select(w("equal", a, b), 0.5, 0.0)
-        share = w("add", half, w.select(w(op, a, b), 1.0, 0.0))
-        return w("multiply", g, share), w("multiply", g, w("subtract", 1.0, share))
-
-    return pair
-
-
-def _rest(round_op: str) -> Pair:
-    """Of what is left of a quotient."""
-
-    def pair(w: Wide, g: Handle, a: Handle, b: Any) -> tuple[Any, Any]:
-        return g, lambda: w("negative", w("multiply", g, w(round_op, w("divide", a, b))))
-
-    return pair
-
-
-def _bias_gelu(w: Wide, g: Handle, a: Handle, b: Any, approximate: str = "none") -> tuple[Any, Any]:
-    made = w("multiply", g, gelu_slope(w, w("add", a, b), approximate))
-    return made, made
-
-
-def _linear(first: float, second: float) -> Pair:
-    def pair(w: Wide, g: Handle, a: Handle, b: Any) -> tuple[Any, Any]:
-        return tuple(g if by == 1 else w("multiply", g, by) for by in (first, second))  # type: ignore[return-value]
-
-    return pair
-
-
-def _alpha(sign: float) -> Pair:
-    def pair(w: Wide, g: Handle, a: Handle, b: Any, alpha: float = 1.0) -> tuple[Any, Any]:
-        return g, w("multiply", g, sign * float(alpha))
-
-    return pair
-
-
-PAIRS: dict[str, tuple[Pair, str]] = {
-    "add": (_linear(1.0, 1.0), "copy"),
-    "sub": (_linear(1.0, -1.0), "multiply"),
-    "rsub": (_linear(-1.0, 1.0), "multiply"),
-    "mul": (_product, "multiply"),
+PAIRS: dict[str, tuple[gradients.Gradients, str]] = {
+    "add": (gradients.linear(1.0, 1.0), "copy"),
+    "sub": (gradients.linear(1.0, -1.0), "multiply"),
+    "rsub": (gradients.linear(-1.0, 1.0), "multiply"),
+    "mul": (gradients.product, "multiply"),
     "div": (_quotient, "divide, multiply"),
-    "addalpha": (_alpha(1.0), "multiply"),
-    "subalpha": (_alpha(-1.0), "multiply"),
-    "atan2": (_atan2, "multiply, add, divide"),
-    "hypot": (_hypot, "hypot, divide, multiply"),
-    "xlogy": (_xlogy, "log, divide, multiply, where"),
-    "ldexp": (_ldexp, "exp2, multiply"),
-    "logaddexp": (_shares(math.e), "sigmoid, multiply"),
-    "logaddexp2": (_shares(2.0), "sigmoid, multiply"),
-    "squared_difference": (_squared_difference, "subtract, multiply"),
-    "max": (_extreme("greater"), "greater, equal, where, multiply"),
-    "min": (_extreme("less"), "less, equal, where, multiply"),
-    "remainder": (_rest("floor"), "divide, floor, multiply"),
-    "fmod": (_rest("trunc"), "divide, trunc, multiply"),
-    "bias_gelu": (_bias_gelu, "add, erf, exp, multiply"),
-    "assign": (_linear(1.0, 1.0), "copy"),
+    "addalpha": (gradients.scaled_sum(1.0), "multiply"),
+    "subalpha": (gradients.scaled_sum(-1.0), "multiply"),
+    "atan2": (gradients.atan2, "multiply, add, divide"),
+    "hypot": (gradients.hypot, "hypot, divide, multiply"),
+    "xlogy": (gradients.xlogy, "log, divide, multiply, where"),
+    "ldexp": (gradients.ldexp, "exp2, multiply"),
+    "logaddexp": (gradients.logaddexp(math.e), "sigmoid, multiply"),
+    "logaddexp2": (gradients.logaddexp(2.0), "sigmoid, multiply"),
+    "squared_difference": (gradients.squared_difference, "subtract, multiply"),
+    "max": (gradients.extreme("greater"), "greater, equal, where, multiply"),
+    "min": (gradients.extreme("less"), "less, equal, where, multiply"),
+    "remainder": (gradients.remainder("floor"), "divide, floor, multiply"),
+    "fmod": (gradients.remainder("trunc"), "divide, trunc, multiply"),
+    "bias_gelu": (gradients.bias_gelu, "add, erf, exp, multiply"),
+    "assign": (gradients.linear(1.0, 1.0), "copy"),
 }
 
 
-def _of_two(name: str, body: Pair, served: str) -> None:
-    full = f"ttnn.{name}_bw"
-
+def _of_two(name: str, body: gradients.Gradients, served: str) -> None:
     def function(
-        grad_tensor: Tensor,
-        input_tensor_a: Tensor,
+        grad_tensor: FloatValue,
+        input_tensor_a: FloatTensor,
         input_tensor_b: Any = None,
         *args: Any,
         are_required_outputs: Any = (True, True),
@@ -194,24 +102,23 @@ def _of_two(name: str, body: Pair, served: str) -> None:
         other_grad: Tensor | None = None,
         **given: Any,
     ) -> list[Tensor | None]:
-        grad, a = float_tensor(full, grad_tensor), float_tensor(full, input_tensor_a)
-        w = Wide(a._handle.device)
-        both = isinstance(input_tensor_b, Tensor)
-        b = float_tensor(full, input_tensor_b)._handle if both else input_tensor_b
-        made = body(w, grad._handle, a._handle, b if both or b is None else float(b), *args, **given)
-        needed = list(are_required_outputs)
+        b: Any = input_tensor_b
+        both = isinstance(b, Tensor)
+        if b is not None:
+            b = float_tensor(b)._value if both else grad_tensor.scalar(float(b))
+        made: Iterator[Any] = body(grad_tensor, input_tensor_a._value, b, *args, **given)
+        first, needed = next(made), list(are_required_outputs)
         results: list[Tensor | None] = [None, None] if both else [None]
         if needed[0] or not both:
             into = input_grad if input_a_grad is None else input_a_grad
-            results[0] = _placed(full, a, w, made[0], memory_config, into)
+            results[0] = gradient_of(input_tensor_a, first, memory_config, into)
         if both and needed[-1]:
-            second = made[1]() if callable(made[1]) else made[1]
             into = other_grad if input_b_grad is None else input_b_grad
-            results[1] = _placed(full, input_tensor_b, w, second, memory_config, into)
+            results[1] = gradient_of(input_tensor_b, next(made), memory_config, into)
         return results
 
     function.__doc__ = f"The gradients of {name} by its inputs; a number has none."
-    Operation(f"{name}_bw", function, served)
+    operation(f"{name}_bw", served)(function)
 
 
 for _name, (_pair, _served) in PAIRS.items():
@@ -220,9 +127,9 @@ for _name, (_pair, _served) in PAIRS.items():
 
 @operation("concat_bw", "slice")
 def concat_bw(
-    grad_tensor: Tensor,
-    input_tensor_a: Tensor,
-    input_tensor_b: Tensor,
+    grad_tensor: FloatValue,
+    input_tensor_a: FloatTensor,
+    input_tensor_b: FloatTensor,
     dim: int = 0,
     are_required_outputs: Any = (True, True),
     *,
@@ -231,68 +138,58 @@ def concat_bw(
     input_b_grad: Tensor | None = None,
     **_: Any,
 ) -> list[Tensor | None]:
-    """The part of the gradient that each input had, None where it is not required."""
-    op = "ttnn.concat_bw"
-    grad, start = float_tensor(op, grad_tensor), 0
-    made: list[Tensor | None] = []
-    w = Wide(grad._handle.device)
-    both = (float_tensor(op, input_tensor_a), float_tensor(op, input_tensor_b))
-    for x, wanted, into in zip(both, are_required_outputs, (input_a_grad, input_b_grad), strict=True):
-        axis = axis_of(op, dim, len(x.shape))
+    """For each input, the part of the gradient that belongs to it; None for a part that is not required."""
+    start, made = 0, []
+    both, into = (input_tensor_a, input_tensor_b), (input_a_grad, input_b_grad)
+    for x, wanted, to in zip(both, are_required_outputs, into, strict=True):
+        axis = axis_of(dim, len(x.shape))
         end = start + x.shape[axis]
-        part = w("slice", grad._handle, starts=(start,), ends=(end,), axes=(axis,))
-        made.append(_placed(op, x, w, part, memory_config, into) if wanted else None)
+        part = grad_tensor.part(axis, start, end)
+        made.append(gradient_of(x, part, memory_config, to) if wanted else None)
         start = end
     return made
 
 
-@operation("repeat_bw", "reshape, sum")
-def repeat_bw(
-    grad_tensor: Tensor, input_tensor: Tensor, shape: Any, *, memory_config: Any = None, **_: Any
-) -> list[Tensor]:
-    """The sum over the repetitions; ``shape``: how often each dimension was repeated."""
-    op = "ttnn.repeat_bw"
-    grad, x = float_tensor(op, grad_tensor), float_tensor(op, input_tensor)
-    w, sizes = Wide(x._handle.device), tuple(x.shape)
-    check(len(shape) == len(sizes), op, f"{list(shape)} has another rank than {x.shape}")
+@operation("repeat_bw", "reshape, sum", takes="memory_config", like="input_tensor")
+def repeat_bw(grad_tensor: FloatValue, input_tensor: FloatValue, shape: Any, **_: Any) -> list[WideValue]:
+    """The sum of the gradient over the repetitions; ``shape`` says how often each dimension was repeated."""
+    sizes = input_tensor.shape
+    expect(len(shape) == len(sizes), f"{list(shape)} has another rank than {Shape(sizes)}")
     cut = [n for times, size in zip(shape, sizes, strict=True) for n in (int(times), size)]
-    parts = w.reshape(w.rows(grad._handle), tuple(cut))
-    made = w("sum", parts, axes=tuple(range(0, len(cut), 2)), keepdims=False)
-    return [_placed(op, x, w, made, memory_config)]
+    parts = grad_tensor.reshape(cut)
+    return [_fitted(parts.sum(axes=tuple(range(0, len(cut), 2)), keepdims=False), sizes)]
 
 
-@operation("prod_bw", "prod, divide, equal, where")
+@operation("prod_bw", "prod, divide, equal, where", takes="memory_config", like="input_tensor")
 def prod_bw(
-    grad_tensor: Tensor, input_tensor: Tensor, dim: int | None = None, *, memory_config: Any = None, **_: Any
-) -> list[Tensor]:
-    """The product of the other elements: where one is 0 it alone has a gradient, where two are none has."""
-    op = "ttnn.prod_bw"
-    grad, x = float_tensor(op, grad_tensor), float_tensor(op, input_tensor)
-    w, rank = Wide(x._handle.device), len(x.shape)
-    axes = tuple(range(rank)) if dim is None else (axis_of(op, dim, rank),)
-    g = grad._handle
-    kept = tuple(1 if at in axes else size for at, size in enumerate(x.shape))
-    if tuple(g.shape) != kept:
-        check(math.prod(g.shape) == math.prod(kept), op, f"grad {grad.shape} does not fit {x.shape}")
-        g = w.reshape(w.rows(g), kept)
-    none = w("equal", x._handle, 0.0)
-    zeros = w("sum", w.select(none, 1.0, 0.0), axes=axes, keepdims=True)
-    safe = w.select(none, 1.0, w.wide(x._handle))
-    product = w("prod", safe, axes=axes, keepdims=True)
-    others = w.select(w("equal", zeros, 0.0), w("divide", product, safe), 0.0)
-    alone = w("logical_and", none, w("equal", zeros, 1.0))
-    made = w("multiply", g, w.select(alone, product, others))
-    return [_placed(op, x, w, made, memory_config)]
+    grad_tensor: FloatValue, input_tensor: FloatValue, dim: int | None = None, **_: Any
+) -> list[WideValue]:
+    """The gradient times the product of the other elements. If one element is 0, only its own gradient can
+    differ from 0; if two elements are 0, all gradients are 0."""
+    g, x, sizes = grad_tensor, input_tensor, input_tensor.shape
+    axes = tuple(range(len(sizes))) if dim is None else (axis_of(dim, len(sizes)),)
+    kept = tuple(1 if at in axes else size for at, size in enumerate(sizes))
+    if g.shape != kept:
+        text = f"grad {Shape(g.shape)} does not fit {Shape(sizes)}"
+        expect(math.prod(g.shape) == math.prod(kept), text)
+        g = g.reshape(kept)
+    none = x.equal(0.0)
+    zeros = where(none, 1.0, 0.0).sum(axes=axes)
+    safe = where(none, 1.0, x.wide())
+    product = safe.prod(axes=axes)
+    others = where(zeros.equal(0.0), product / safe, 0.0)
+    return [_fitted(g * where(none & zeros.equal(1.0), product, others), sizes)]
 
 
-# **************** of three tensors ****************
+def _where(g: WideValue, condition: WideValue, a: Any, b: Any) -> Iterator[Value]:
+    chosen = condition.true()
+    yield where(chosen, g.wide(), 0.0)
+    yield where(chosen, 0.0, g.wide())
 
 
-def _three(name: str, served: str, body: Callable[..., tuple[Handle, ...]], doc: str) -> None:
-    full = f"ttnn.{name}_bw"
-
+def _of_three(name: str, served: str, body: gradients.Gradients, doc: str) -> None:
     def function(
-        grad_tensor: Tensor,
+        grad_tensor: FloatValue,
         input_tensor_a: Tensor,
         input_tensor_b: Tensor,
         input_tensor_c: Any,
@@ -302,76 +199,49 @@ def _three(name: str, served: str, body: Callable[..., tuple[Handle, ...]], doc:
         **given: Any,
     ) -> list[Tensor | None]:
         if unknown := sorted(given.keys() - {"alpha", "value", "scalar"}):
-            raise Unsupported(f"{full}: {unknown[0]} is not supported", op=full)
-        grad = float_tensor(full, grad_tensor)
+            raise Unsupported(f"{called()}: {unknown[0]} is not supported")
         inputs = [input_tensor_a, input_tensor_b, input_tensor_c]
         tensors = [x for x in inputs if isinstance(x, Tensor)]
-        w = Wide(grad._handle.device)
-        handles = [x._handle if isinstance(x, Tensor) else float(x) for x in inputs]
-        number = [value for key, value in given.items() if key in ("alpha", "value", "scalar")]
-        made = body(w, grad._handle, *handles, *args, *number)
+        handles = [x._value if isinstance(x, Tensor) else float(x) for x in inputs]
+        made: list[Any] = list(body(grad_tensor, *handles, *args, *given.values()))
         owners = tensors[-len(made) :] if name == "where" else tensors
         results: list[Tensor | None] = []
         for at, (x, part) in enumerate(zip(owners, made, strict=False)):
             wanted = are_required_outputs is None or list(are_required_outputs)[at]
-            results.append(_placed(full, x, w, part, memory_config) if wanted else None)
+            results.append(gradient_of(x, part, memory_config) if wanted else None)
         return results
 
     function.__doc__ = doc
-    Operation(f"{name}_bw", function, served)
+    operation(f"{name}_bw", served)(function)
 
 
-def _where(w: Wide, g: Handle, condition: Handle, a: Any, b: Any) -> tuple[Handle, ...]:
-    chosen = w.true(condition)
-    return w.select(chosen, w.wide(g), 0.0), w.select(chosen, 0.0, w.wide(g))
-
-
-def _addcmul(w: Wide, g: Handle, a: Handle, b: Handle, c: Handle, value: float = 1.0) -> tuple[Handle, ...]:
-    scaled = w("multiply", g, float(value))
-    return g, w("multiply", scaled, c), w("multiply", scaled, b)
-
-
-def _addcdiv(w: Wide, g: Handle, a: Handle, b: Handle, c: Handle, value: float = 1.0) -> tuple[Handle, ...]:
-    first = w("divide", w("multiply", g, float(value)), c)
-    return g, first, w("negative", w("multiply", first, w("divide", b, c)))
-
-
-def _lerp(w: Wide, g: Handle, start: Handle, end: Handle, weight: Any) -> tuple[Handle, ...]:
-    made = w("multiply", g, w("subtract", 1.0, weight) if isinstance(weight, Handle) else 1.0 - weight)
-    return made, w("multiply", g, weight), w("multiply", g, w("subtract", end, start))
-
-
-_three("where", "where", _where, "The gradient to the value that was chosen, 0 to the other.")
-_three("addcmul", "multiply", _addcmul, "The gradients of a + value b c.")
-_three("addcdiv", "multiply, divide", _addcdiv, "The gradients of a + value b / c.")
-_three("lerp", "multiply, subtract", _lerp, "The gradients of start + weight (end - start).")
+_of_three("where", "where", _where, "The gradient for the value that was chosen, 0 for the other.")
+_of_three("addcmul", "multiply", gradients.addcmul, "The gradients of a + value b c.")
+_of_three("addcdiv", "multiply, divide", gradients.addcdiv, "The gradients of a + value b / c.")
+_of_three("lerp", "multiply, subtract", gradients.lerp, "The gradients of start + weight (end - start).")
 
 
 @operation("embedding_bw", "scatter_elements")
 def embedding_bw(
     input_tensor: Tensor,
-    weight: Tensor,
-    output_gradient: Tensor,
+    weight: FloatTensor,
+    output_gradient: FloatTensor,
     *,
     dtype: DataType | None = None,
     memory_config: Any = None,
     **_: Any,
 ) -> Tensor:
-    """The gradient of a table: the rows of ``output_gradient`` added at their indices."""
-    op = "ttnn.embedding_bw"
-    index, table, grad = (
-        device_tensor(op, input_tensor),
-        float_tensor(op, weight),
-        float_tensor(op, output_gradient),
-    )
-    w, width = Wide(table._handle.device), table.shape[-1]
-    rows = grad.logical_volume() // width
-    check(index.logical_volume() == rows, op, f"{index.shape} indices do not fit the gradient {grad.shape}")
-    places = w.reshape(w.rows(handle_as(index, "int32")), (rows, 1))
-    spread = kernels.run("broadcast_to", [places], {"shape": (rows, width)})
-    updates = w.reshape(w.rows(grad._handle), (rows, width))
-    size = math.prod(tuple(table.shape)[:-1])
-    empty = kernels.run("broadcast_to", [w.number(0.0)], {"shape": (size, width)}, kernels.WIDE)
-    made = w("scatter_elements", empty, spread, updates, axis=0, reduction="add")
-    goal = target(op, table, memory_config, None, dtype or grad.dtype, Layout.TILE)
-    return goal.wrap(w.reshape(w.rows(made), tuple(table.shape)))
+    """The gradient of a table: each row of ``output_gradient`` is added to the row of the table that its
+    index names."""
+    sizes = tuple(weight.shape)
+    rows = output_gradient.logical_volume() // sizes[-1]
+    text = f"{input_tensor.shape} indices do not fit a gradient of shape {output_gradient.shape}"
+    expect(input_tensor.logical_volume() == rows, text)
+    places = input_tensor._value.cast("int32").reshape((rows, 1))
+    spread = places.run("broadcast_to", shape=(rows, sizes[-1]))
+    updates = output_gradient._value.reshape((rows, sizes[-1]))
+    table = (math.prod(sizes[:-1]), sizes[-1])
+    empty = updates.scalar(0.0).run("broadcast_to", to=kernels.WIDE, shape=table)
+    made = empty.op("scatter_elements", spread, updates, axis=0, reduction="add")
+    goal = target(weight, memory_config, None, dtype or output_gradient.dtype, Layout.TILE)
+    return goal.wrap(made.reshape(sizes))

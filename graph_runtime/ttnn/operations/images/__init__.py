@@ -1,6 +1,6 @@
 """Functions of images with channels last.
 
-Read: planes (images as they are taken and given), conv_weights, convolution; pooling, resizing, rotating.
+Read: planes (images as arguments and results), conv_weights, convolution; pooling, resampling.
 """
 
-from . import conv_weights, convolution, pooling, resizing, rotating  # noqa: F401  (each makes its operations)
+from . import conv_weights, convolution, pooling, resampling  # noqa: F401  (each makes its operations)

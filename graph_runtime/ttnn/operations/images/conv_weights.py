@@ -1,7 +1,8 @@
-"""Weights of convolutions: what they are, and their preparation.
+"""Weights of convolutions, and their preparation.
 
-A prepared weight is the matrix that a convolution multiplies by: [1, 1, kh kw I, O] in tiles, I (of a group)
-and O filled up to 32, in the type that the configuration names.
+A prepared weight is the matrix that a convolution multiplies by: [1, 1, kh kw I, O] in tiles, where I (input
+channels of a group) and O (output channels) are rounded up to multiples of 32. Its type is the
+configuration's weights_dtype.
 """
 
 from __future__ import annotations
@@ -11,23 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from ....run.tensors.tensor import Tensor as Handle
-from ...devices import kernels
-from ...errors import check
+from ...devices.wide_value import WideValue
+from ...errors import expect, mistaken
 from ...memory.configs import DRAM_MEMORY_CONFIG
 from ...memory.placing import up
 from ...memory.values import TILE_SIZE, DataType, Layout
 from ...programs.windows import Conv2dConfig, pair
 from ...tensors.tensor import Tensor
-from ..operation import Operation
+from ..operation import operation
 from ..results import Target
-from ..wide import Wide
 from .planes import placed_on
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """What a weight is: (rows, columns), channels in and out, groups; ``transposed``: [I, O / groups, ..]."""
+    """Properties of a weight: ``size`` (rows, columns), numbers of input channels, output channels and
+    groups. ``transposed``: whether the weight is [I, O / groups, ..]."""
 
     size: tuple[int, int]
     inputs: int
@@ -37,7 +37,7 @@ class Kernel:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of a weight that is not prepared."""
+        """The shape of a weight that is not prepared."""
         if self.transposed:
             return (self.inputs, self.outputs // self.groups, *self.size)
         return (self.outputs, self.inputs // self.groups, *self.size)
@@ -48,92 +48,91 @@ class Kernel:
         return (1, 1, rows, up(self.outputs, TILE_SIZE))
 
 
-def kernel_of(
-    op: str, size: Any, inputs: int, outputs: int, groups: int | None, transposed: bool = False
-) -> Kernel:
+def kernel_of(size: Any, inputs: int, outputs: int, groups: int | None, transposed: bool = False) -> Kernel:
     groups = groups or 1
     text = f"{inputs} input and {outputs} output channels cannot be cut into {groups} groups"
-    check(inputs % groups == 0 and outputs % groups == 0, op, text)
+    expect(inputs % groups == 0 and outputs % groups == 0, text)
     return Kernel(pair(size), inputs, outputs, groups, transposed)
 
 
-def _as_outputs_first(w: Wide, kernel: Kernel, weight: Handle, mirrored: bool) -> Handle:
-    """[O, I / groups, kh, kw] of a weight as the caller has it. A transposed convolution is one by the weight
-    turned about; ``mirrored`` False: it has been turned before."""
+def _as_outputs_first(kernel: Kernel, weight: WideValue, mirrored: bool) -> WideValue:
+    """A weight in the caller's form, as [O, I / groups, kh, kw]. A transposed convolution is a convolution by
+    the mirrored weight; if ``mirrored`` is False, the caller has mirrored it already."""
     if not kernel.transposed:
         return weight
     share = kernel.outputs // kernel.groups, kernel.inputs // kernel.groups
-    cut = w.reshape(w.rows(weight), (kernel.groups, share[1], share[0], *kernel.size))
-    turned = kernels.run("transpose", [cut], {"perm": (0, 2, 1, 3, 4)})
-    made = w.reshape(w.rows(turned), (kernel.outputs, share[1], *kernel.size))
+    cut = weight.reshape((kernel.groups, share[1], share[0], *kernel.size))
+    turned = cut.run("transpose", perm=(0, 2, 1, 3, 4))
+    made = turned.reshape((kernel.outputs, share[1], *kernel.size))
     for axis in (2, 3) if mirrored else ():
-        made = _reversed(w, made, axis)
+        made = _reversed(made, axis)
     return made
 
 
-def _reversed(w: Wide, x: Handle, axis: int) -> Handle:
-    order = w.number(np.arange(x.shape[axis] - 1, -1, -1, dtype=np.int32), "int32")
-    return kernels.run("take", [x, order], {"axis": axis})
+def _reversed(x: WideValue, axis: int) -> WideValue:
+    order = x.scalar(np.arange(x.shape[axis] - 1, -1, -1, dtype=np.int32), "int32")
+    return x.run("take", order, axis=axis)
 
 
 def prepared_weight(
-    op: str, kernel: Kernel, weight: Any, device: Any, dtype: DataType | None, mirrored: bool = True
+    kernel: Kernel, weight: Any, device: Any, dtype: DataType | None, mirrored: bool = True
 ) -> Tensor:
-    """The matrix of a weight, itself where it is prepared. Raises RuntimeError for another shape."""
-    x = placed_on(op, weight, device)
+    """The matrix of a weight; a weight that is prepared is returned unchanged. Raises RuntimeError for
+    another shape."""
+    x = placed_on(weight, device)
     if tuple(x.shape) == kernel.prepared and x.layout is Layout.TILE:
         return x
     wanted = kernel.shape
     shape = tuple(x.shape) if len(x.shape) == 4 else (*x.shape[:2], 1, *x.shape[2:])
     text = f"the weight must have shape {list(wanted)}, or be prepared {list(kernel.prepared)}: got {x.shape}"
-    check(shape == wanted, op, text)
-    w = Wide(x._handle.device)
-    first = _as_outputs_first(w, kernel, w.reshape(w.rows(x._handle), shape), mirrored)
-    matrix = kernels.run("transpose", [first], {"perm": (2, 3, 1, 0)})
+    expect(shape == wanted, text)
+    first = _as_outputs_first(kernel, x._value.reshape(shape), mirrored)
+    matrix = first.run("transpose", perm=(2, 3, 1, 0))
     _, _, rows, cols = matrix.shape
     more = up(rows, TILE_SIZE) - rows, up(cols, TILE_SIZE) - cols
     if any(more):
-        matrix = kernels.run("pad", [matrix], {"pads": (0, 0, 0, 0, 0, 0, *more)})
+        matrix = matrix.run("pad", pads=(0, 0, 0, 0, 0, 0, *more))
     assert x._device is not None
-    goal = Target(op, dtype or x.dtype, Layout.TILE, DRAM_MEMORY_CONFIG, x._device)
-    return goal.wrap(w.reshape(w.rows(matrix), kernel.prepared))
+    goal = Target(dtype or x.dtype, Layout.TILE, DRAM_MEMORY_CONFIG, x._device)
+    return goal.wrap(matrix.reshape(kernel.prepared))
 
 
-def weight_of(w: Wide, kernel: Kernel, matrix: Handle) -> Handle:
-    """[O, I / groups, kh, kw] of a prepared weight, with the values that its type holds."""
+def weight_of(kernel: Kernel, matrix: WideValue) -> WideValue:
+    """A prepared weight as [O, I / groups, kh, kw]; its values stay rounded to the type of the prepared
+    weight."""
     share = kernel.inputs // kernel.groups
-    cut = w.reshape(w.rows(matrix), (*kernel.size, up(share, TILE_SIZE), matrix.shape[-1]))
-    cut = w("slice", cut, starts=(0, 0), ends=(share, kernel.outputs), axes=(2, 3))
-    return kernels.run("transpose", [cut], {"perm": (3, 2, 0, 1)})
+    cut = matrix.reshape((*kernel.size, up(share, TILE_SIZE), matrix.shape[-1]))
+    cut = cut.op("slice", starts=(0, 0), ends=(share, kernel.outputs), axes=(2, 3))
+    return cut.run("transpose", perm=(3, 2, 0, 1))
 
 
-def prepared_bias(op: str, bias: Any, outputs: int, device: Any, dtype: DataType | None) -> Tensor:
+def prepared_bias(bias: Any, outputs: int, device: Any, dtype: DataType | None) -> Tensor:
     """A bias as one row of tiles."""
-    x = placed_on(op, bias, device)
+    x = placed_on(bias, device)
     wide = x.shape[-1] if len(x.shape) else 0
     text = f"the bias must have {outputs} elements, got {x.shape}"
-    check(wide == outputs or (x.layout is Layout.TILE and wide == up(outputs, TILE_SIZE)), op, text)
+    expect(wide == outputs or (x.layout is Layout.TILE and wide == up(outputs, TILE_SIZE)), text)
     if x.layout is Layout.TILE:
         return x
-    check(x.logical_volume() == outputs, op, text)
-    w = Wide(x._handle.device)
+    expect(x.logical_volume() == outputs, text)
     assert x._device is not None
-    goal = Target(op, dtype or x.dtype, Layout.TILE, DRAM_MEMORY_CONFIG, x._device)
-    return goal.wrap(w.reshape(w.rows(x._handle), (1, 1, 1, outputs)))
+    goal = Target(dtype or x.dtype, Layout.TILE, DRAM_MEMORY_CONFIG, x._device)
+    return goal.wrap(x._value.reshape((1, 1, 1, outputs)))
 
 
-def bias_row(w: Wide, bias: Tensor, outputs: int) -> Handle:
+def bias_row(bias: Tensor, outputs: int) -> WideValue:
     rank = len(bias.shape)
     ends = (*(1,) * (rank - 1), outputs)
-    row = w("slice", bias._handle, starts=(0,) * rank, ends=ends)
-    return w.reshape(w.rows(row), (outputs,))
+    row = bias._value.op("slice", starts=(0,) * rank, ends=ends)
+    return row.reshape((outputs,))
 
 
 def weights_type(config: Conv2dConfig | None) -> DataType | None:
     return None if config is None else config.weights_dtype  # type: ignore[attr-defined]
 
 
-# what the convolution will be called with, by which silicon chooses how a weight lies: here it is one matrix
+# arguments of the later convolution, by which silicon chooses the order of a weight's elements; the order
+# here is always the same
 _CALLED_WITH = frozenset(
     "weights_format batch_size dilation has_bias input_dtype input_height input_layout input_memory_config "
     "input_width padding stride slice_config dram_slice_config compute_config output_dtype in_channels "
@@ -141,12 +140,15 @@ _CALLED_WITH = frozenset(
 )
 
 
-def _check_called_with(op: str, given: dict[str, Any]) -> None:
+def _check_called_with(given: dict[str, Any]) -> None:
     if unknown := sorted(given.keys() - _CALLED_WITH):
-        raise TypeError(f"{op}(): incompatible function arguments: unexpected {unknown[0]!r}")
+        raise mistaken(f"unexpected {unknown[0]!r}")
 
 
 def _preparation(name: str, transposed: bool) -> None:
+    doc = "The weight as the matrix that the convolution multiplies by, on the device."
+
+    @operation(f"prepare_{name}_weights", "transpose, pad, reshape", doc=doc)
     def weights(
         *,
         weight_tensor: Any,
@@ -159,11 +161,11 @@ def _preparation(name: str, transposed: bool) -> None:
         mirror_kernel: bool = True,
         **given: Any,
     ) -> Tensor:
-        op = f"ttnn.prepare_{name}_weights"
-        _check_called_with(op, given)
-        kernel = kernel_of(op, kernel_size, in_channels, out_channels, groups, transposed)
-        return prepared_weight(op, kernel, weight_tensor, device, weights_type(conv_config), mirror_kernel)
+        _check_called_with(given)
+        kernel = kernel_of(kernel_size, in_channels, out_channels, groups, transposed)
+        return prepared_weight(kernel, weight_tensor, device, weights_type(conv_config), mirror_kernel)
 
+    @operation(f"prepare_{name}_bias", "reshape", doc="The bias as the convolution adds it, on the device.")
     def bias(
         *,
         bias_tensor: Any,
@@ -172,14 +174,8 @@ def _preparation(name: str, transposed: bool) -> None:
         conv_config: Conv2dConfig | None = None,
         **given: Any,
     ) -> Tensor:
-        op = f"ttnn.prepare_{name}_bias"
-        _check_called_with(op, given)
-        return prepared_bias(op, bias_tensor, out_channels, device, weights_type(conv_config))
-
-    weights.__doc__ = "The weight as the matrix that the convolution multiplies by, on the device."
-    bias.__doc__ = "The bias as the convolution adds it, on the device."
-    Operation(f"prepare_{name}_weights", weights, "transpose, pad, reshape")
-    Operation(f"prepare_{name}_bias", bias, "reshape")
+        _check_called_with(given)
+        return prepared_bias(bias_tensor, out_channels, device, weights_type(conv_config))
 
 
 _preparation("conv", False)

@@ -1,6 +1,6 @@
 """Elements by index, and their order.
 
-Read: elements with ranks, items.
+Read: elements with ranks.
 """
 
-from . import elements, items  # noqa: F401  (each makes its operations)
+from . import elements  # noqa: F401  (each makes its operations)

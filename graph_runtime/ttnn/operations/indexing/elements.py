@@ -1,4 +1,4 @@
-"""Elements by index: embedding, gather, topk, sort, scatter."""
+"""Elements and rows by index: embedding, gather, topk, sort, scatter, index_fill."""
 
 from __future__ import annotations
 
@@ -6,26 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from ....run.tensors.tensor import Tensor as Handle
-from ...devices import kernels, several
-from ...errors import Unsupported, check
+from ....ir.value import where
+from ...devices import kernels
+from ...devices.wide_value import WideValue
+from ...errors import Unsupported, expect
 from ...memory.configs import MemoryConfig
 from ...memory.values import DataType, EmbeddingsType, Layout
 from ...tensors.tensor import Tensor
+from ..bodies import TiledTensor
 from ..movement.shapes import axis_of
 from ..operation import operation
-from ..results import device_tensor, target, tiled_input
-from ..wide import Wide
+from ..results import Target, finish, target
 from .ranks import MOST_KEPT, places_in_order
 
-__all__: list[str] = []
-
-_INDICES = 65535  # the greatest that uint16 holds
+_INDICES = 65535  # greatest index that uint16 holds
 
 
-def _indices(w: Wide, x: Tensor) -> Handle:
-    """int32 of a tensor of indices: uint32, uint16, or whole numbers in bfloat16."""
-    return w.int32(x._handle) if not x.dtype.is_float else w.cast(x._handle, "int32")
+def _indices(x: Tensor) -> WideValue:
+    """Indices as int32; ``x`` may be uint32, uint16, or bfloat16 that holds whole numbers."""
+    return x._value.int32() if not x.dtype.is_float else x._value.cast("int32")
 
 
 @operation("embedding", "take")
@@ -39,77 +38,55 @@ def embedding(
     dtype: DataType | None = None,
     memory_config: MemoryConfig | None = None,
     output_tensor: Tensor | None = None,
-    **_: Any,
 ) -> Tensor:
-    """The row of ``weight`` at each index: [b, s] gives [b, s, d]."""
-    op = "ttnn.embedding"
-    index, table = device_tensor(op, input_tensor), device_tensor(op, weight, "weight")
+    """Rows of ``weight`` at indices: indices [b, s] give [b, s, d]."""
+    index = input_tensor
     if embeddings_type is EmbeddingsType.BINARY:
-        raise Unsupported("ttnn.embedding with EmbeddingsType.BINARY is not supported", op=op)
+        raise Unsupported("ttnn.embedding with EmbeddingsType.BINARY is not supported")
     kinds = (DataType.UINT32, DataType.BFLOAT16)
-    check(index.dtype in kinds, op, f"the indices must be UINT32 or BFLOAT16, got {index.dtype}")
-    w = Wide(table._handle.device)
-    rows = w.reshape(w.rows(table._handle), tuple(table.shape)[-2:])
-    where = w.rows(_indices(w, index))
+    expect(index.dtype in kinds, f"the indices must be UINT32 or BFLOAT16, got {index.dtype}")
+    rows = weight._value.reshape(tuple(weight.shape)[-2:])
+    where = _indices(index).rows()
     if len(index.shape) > 2:
         last = index.shape[-1]
         flat = index.logical_volume() // last if last else 0
-        check(flat == index.shape[0], op, f"indices of shape {index.shape} are not [b, 1, 1, s]")
-        where = w.reshape(where, (flat, last))
-    goal = target(op, table, memory_config or index._config, output_tensor, dtype, layout or table.layout)
-    if goal.config.is_sharded() and memory_config is None and goal.config.shard_spec is not None:
-        goal.config = goal.config.with_shard_spec(None)
-    return goal.run("take", [rows, where], {"axis": 0}, (*where.shape, rows.shape[-1]))
+        expect(flat == index.shape[0], f"indices of shape {index.shape} are not [b, 1, 1, s]")
+        where = where.reshaped((flat, last))
+    goal = target(weight, memory_config or index._config, output_tensor, dtype, layout or weight.layout)
+    goal.inherited = memory_config is None
+    return goal.resharded().run("take", [rows, where], {"axis": 0}, (*where.shape, rows.shape[-1]))
 
 
-@operation("gather", "take_along_axis")
-def gather(
-    input: Tensor,
-    dim: int,
-    index: Tensor,
-    *,
-    sparse_grad: bool = False,
-    memory_config: MemoryConfig | None = None,
-    out: Tensor | None = None,
-    **_: Any,
-) -> Tensor:
-    """The element at an index along a dimension, for each index: as torch.gather."""
-    op = "ttnn.gather"
-    x = tiled_input(op, input, "The input tensor must be in TILE layout")
-    places = tiled_input(op, index, "The index tensor must be in TILE layout")
+@operation("gather", "take_along_axis", takes="memory_config, out")
+def gather(input: TiledTensor, dim: int, index: TiledTensor, *, goal: Target) -> Tensor:
+    """Elements at indices along a dimension, as in torch.gather."""
+    x, places = input, index
     rank = len(x.shape)
-    check(len(places.shape) == rank, op, "Input and index tensor must have the same number of dimensions")
+    expect(len(places.shape) == rank, "Input and index tensor must have the same number of dimensions")
     kinds = (DataType.UINT32, DataType.UINT16)
-    check(places.dtype in kinds, op, f"the indices must be UINT32 or UINT16, got {places.dtype}")
-    axis = axis_of(op, dim, rank)
+    expect(places.dtype in kinds, f"the indices must be UINT32 or UINT16, got {places.dtype}")
+    axis = axis_of(dim, rank)
     for at, (n, size) in enumerate(zip(places.shape, x.shape, strict=True)):
-        check(at == axis or n <= size, op, f"index dimension {at} is {n}, the input's {size}")
-    w = Wide(x._handle.device)
-    source = x._handle
-    if rank and any(
-        n < size for at, (n, size) in enumerate(zip(places.shape, x.shape, strict=True)) if at != axis
-    ):
-        ends = tuple(
-            size if at == axis else n for at, (n, size) in enumerate(zip(places.shape, x.shape, strict=True))
-        )
-        source = w("slice", source, starts=(0,) * rank, ends=ends)
-    goal = target(op, x, memory_config, out)
-    return goal.run("take_along_axis", [source, _indices(w, places)], {"axis": axis}, places.shape)
+        expect(at == axis or n <= size, f"index dimension {at} is {n}, the input's {size}")
+    ends = tuple(x.shape[at] if at == axis else n for at, n in enumerate(places.shape))
+    source = x._value
+    if ends != source.shape:
+        source = source.op("slice", starts=(0,) * rank, ends=ends)
+    return goal.run("take_along_axis", [source, _indices(places)], {"axis": axis}, places.shape)
 
 
-def _best(op: str, x: Tensor, count: int, axis: int, largest: bool) -> tuple[Handle, Handle]:
+def _best(x: Tensor, count: int, axis: int, largest: bool) -> tuple[WideValue, WideValue]:
     if count > MOST_KEPT:
-        places = places_in_order(Wide(x._handle.device), x._handle, axis, largest)
+        places = places_in_order(x._value, axis, largest)
         if count < x.shape[axis]:
-            places = kernels.run("slice", [places], {"starts": (0,), "ends": (count,), "axes": (axis,)})
-        return kernels.run("take_along_axis", [x._handle, places], {"axis": axis}), places
+            places = places.run("slice", starts=(0,), ends=(count,), axes=(axis,))
+        return x._value.run("take_along_axis", places, axis=axis), places
     attrs = {"k": count, "axis": axis, "largest": largest, "dtype": "int32"}
-    values, places = several.outputs("topk", [x._handle], attrs)
+    values, places = map(WideValue, kernels.outputs("topk", [x._handle], attrs))
     return values, places
 
 
 def _ranked(
-    op: str,
     x: Tensor,
     count: int,
     axis: int,
@@ -118,25 +95,22 @@ def _ranked(
     out: Any = None,
     named: Tensor | None = None,
 ) -> list[Tensor]:
-    """``named``: what the elements are called instead of their places."""
-    values, places = _best(op, x, count, axis, largest)
+    """[best elements, their indices]; if ``named`` is given, its elements at these indices replace the
+    indices."""
+    values, places = _best(x, count, axis, largest)
     kind = DataType.UINT16 if x.shape[axis] <= _INDICES else DataType.UINT32
     if named is not None:
-        names = device_tensor(op, named, "indices tensor")
-        check(names.shape == x.shape, op, f"indices_tensor {names.shape} must have the shape {x.shape}")
-        w, kind = Wide(x._handle.device), names.dtype
-        places = kernels.run("take_along_axis", [w.int32(names._handle), places], {"axis": axis})
+        expect(named.shape == x.shape, f"indices_tensor {named.shape} must have the shape {x.shape}")
+        kind = named.dtype
+        places = named._value.int32().run("take_along_axis", places, axis=axis)
     into, beside = out or (None, None)
-    first = target(op, x, memory_config, into).wrap(values)
-    goal = target(op, x, memory_config, beside, kind if beside is None else None)
-    if goal.dtype is DataType.UINT32:
-        places = kernels.reinterpret(places, "uint32")
-    return [first, goal.wrap(places)]
+    first = target(x, memory_config, into).wrap(values)
+    return [first, finish(target(x, memory_config, beside, kind if beside is None else None), places)]
 
 
-@operation("topk", "topk")
+@operation("topk", "topk", tiled="The input must be in tiled format")
 def topk(
-    input_tensor: Tensor,
+    input_tensor: TiledTensor,
     k: int = 32,
     dim: int = -1,
     largest: bool = True,
@@ -145,107 +119,134 @@ def topk(
     memory_config: MemoryConfig | None = None,
     output_tensor: Any = None,
     out: Any = None,
-    sub_core_grids: Any = None,
     indices_tensor: Tensor | None = None,
-    **_: Any,
-) -> tuple[Tensor, Tensor]:
-    """The k greatest or least elements along a dimension, best first, and their indices."""
-    op = "ttnn.topk"
-    x = tiled_input(op, input_tensor, "The input must be in tiled format")
+) -> tuple[Tensor, ...]:
+    """The k greatest or k least elements along a dimension, best first, and their indices."""
+    x = input_tensor
     kinds = (DataType.BFLOAT16, DataType.BFLOAT8_B)
-    check(x.dtype in kinds, op, f"Input tensor must be BFLOAT16 or BFLOAT8_B, got {x.dtype}")
-    axis = axis_of(op, dim, len(x.shape))
-    check(0 < k <= x.shape[axis], op, f"K ({k}) must be between 1 and the dimension's size {x.shape[axis]}")
+    expect(x.dtype in kinds, f"Input tensor must be BFLOAT16 or BFLOAT8_B, got {x.dtype}")
+    axis = axis_of(dim, len(x.shape))
+    expect(0 < k <= x.shape[axis], f"K ({k}) must be between 1 and the dimension's size {x.shape[axis]}")
     into = output_tensor or out
-    values, places = _ranked(op, x, k, axis, largest, memory_config, into, indices_tensor)
-    return values, places
+    return tuple(_ranked(x, k, axis, largest, memory_config, into, indices_tensor))
 
 
-@operation("sort", "topk, greater, equal, sum, scatter_elements")
+@operation("sort", "topk, greater, equal, sum, scatter_elements", tiled="The input must be in tiled format")
 def sort(
-    input_tensor: Tensor,
+    input_tensor: TiledTensor,
     dim: int = -1,
     descending: bool = False,
     stable: bool = False,
     *,
     memory_config: MemoryConfig | None = None,
     out: Any = None,
-    **_: Any,
 ) -> list[Tensor]:
     """All elements along a dimension in order, and their indices."""
-    op = "ttnn.sort"
-    x = tiled_input(op, input_tensor, "The input must be in tiled format")
-    axis = axis_of(op, dim, len(x.shape))
-    return _ranked(op, x, x.shape[axis], axis, descending, memory_config, out)
+    axis = axis_of(dim, len(input_tensor.shape))
+    return _ranked(input_tensor, input_tensor.shape[axis], axis, descending, memory_config, out)
 
 
-@operation("nonzero", "not_equal, cumsum, where, scatter_elements")
-def nonzero(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> list[Tensor]:
-    """Of [1, 1, 1, n]: how many elements are not 0, first of [1, 1, 1, 8], and their places, first of n."""
-    op = "ttnn.nonzero"
-    x = device_tensor(op, input_tensor)
+@operation(
+    "nonzero", "not_equal, cumsum, where, scatter_elements", takes="memory_config", dtype=DataType.UINT32
+)
+def nonzero(input_tensor: Tensor) -> list[WideValue]:
+    """[count, indices] of the elements of a row [1, 1, 1, n] that are not 0. The count is the first element
+    of [1, 1, 1, 8]; the indices are at the front of [1, 1, 1, n]."""
+    x = input_tensor
     count = x.shape[-1] if len(x.shape) else 0
-    check(x.layout is Layout.ROW_MAJOR, op, "Currently only supporting row major layout")
-    check(x.logical_volume() == count > 0, op, f"the input must be one row, got {x.shape}")
-    w = Wide(x._handle.device)
-    taken = w.true(w.reshape(w.rows(w.int32(x._handle)), (count,)))
-    number = kernels.run("cumsum", [w.cast(taken, "int32")], {"axis": 0})
-    where = w.select(taken, w("subtract", number, 1), w.number(count, "int32"))  # the others: past the end
-    own = w.number(np.arange(count, dtype=np.int32), "int32")
-    room = kernels.run("broadcast_to", [w.number(0, "int32")], {"shape": (count + 1,)})
-    found = kernels.run("scatter_elements", [room, where, own], {"axis": 0})
-    places = w("slice", found, starts=(0,), ends=(count,), axes=(0,))
-    total = w("slice", number, starts=(count - 1,), ends=(count,), axes=(0,))
-    many = kernels.run("broadcast_to", [total], {"shape": (8,)})
-    return [
-        target(op, x, memory_config, None, DataType.UINT32).wrap(
-            kernels.reinterpret(w.reshape(w.rows(made), (1, 1, 1, made.shape[0])), "uint32")
-        )
-        for made in (many, places)
-    ]
+    expect(x.layout is Layout.ROW_MAJOR, "Currently only supporting row major layout")
+    expect(x.logical_volume() == count > 0, f"the input must be one row, got {x.shape}")
+    taken = x._value.int32().reshape((count,)).true()
+    number = taken.cast("int32").run("cumsum", axis=0)
+    own_place = where(taken, number - 1, number.scalar(count))  # zeros get a place past the end
+    own = number.scalar(np.arange(count, dtype=np.int32))
+    room = number.scalar(0).run("broadcast_to", shape=(count + 1,))
+    found = room.run("scatter_elements", own_place, own, axis=0)
+    places = found.part(0, 0, count)
+    total = number.part(0, count - 1, count)
+    many = total.run("broadcast_to", shape=(8,))
+    return [made.reshape((1, 1, 1, made.shape[0])) for made in (many, places)]
 
 
-def _scattered(
-    op: str, input: Tensor, dim: int, index: Tensor, src: Tensor, how: str, memory_config: Any
-) -> Tensor:
-    x, places, updates = (device_tensor(op, t) for t in (input, index, src))
-    axis = axis_of(op, dim, len(x.shape))
-    w = Wide(x._handle.device)
-    check(updates._handle.dtype == x._handle.dtype, op, f"the input is {x.dtype}, the source {updates.dtype}")
-    more = updates._handle
+def _scattered(x: Tensor, dim: int, places: Tensor, updates: Tensor, how: str, goal: Target) -> Tensor:
+    axis = axis_of(dim, len(x.shape))
+    expect(updates._value.dtype == x._value.dtype, f"the input is {x.dtype}, the source {updates.dtype}")
+    more = updates._value
     if tuple(updates.shape) != tuple(places.shape):
-        more = w("slice", more, starts=(0,) * len(places.shape), ends=tuple(places.shape))
-    goal = target(op, x, memory_config)
-    inputs = [x._handle, _indices(w, places), more]
+        more = more.op("slice", starts=(0,) * len(places.shape), ends=tuple(places.shape))
+    inputs = [x._value, _indices(places), more]
     return goal.run("scatter_elements", inputs, {"axis": axis, "reduction": how}, x.shape)
 
 
-@operation("scatter", "scatter_elements")
+@operation("scatter", "scatter_elements", takes="memory_config, ...")
 def scatter(
-    input: Tensor,
-    dim: int,
-    index: Tensor,
-    src: Tensor,
-    *,
-    memory_config: MemoryConfig | None = None,
-    reduce: Any = None,
-    **_: Any,
+    input: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: Any = None, goal: Target
 ) -> Tensor:
-    """The input with elements of ``src`` written at an index along a dimension."""
+    """The input with the elements of ``src`` written at indices along a dimension."""
     if reduce is not None:
-        raise Unsupported("ttnn.scatter with reduce is not supported: use scatter_add", op="ttnn.scatter")
-    return _scattered("ttnn.scatter", input, dim, index, src, "none", memory_config)
+        raise Unsupported("ttnn.scatter with reduce is not supported: use scatter_add")
+    return _scattered(input, dim, index, src, "none", goal)
 
 
-@operation("scatter_add", "scatter_elements")
-def scatter_add(
-    input: Tensor,
-    dim: int,
-    index: Tensor,
-    src: Tensor,
-    *,
-    memory_config: MemoryConfig | None = None,
-    **_: Any,
-) -> Tensor:
-    """The input with elements of ``src`` added at an index along a dimension."""
-    return _scattered("ttnn.scatter_add", input, dim, index, src, "add", memory_config)
+@operation("scatter_add", "scatter_elements", takes="memory_config")
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, goal: Target) -> Tensor:
+    """The input with the elements of ``src`` added at indices along a dimension."""
+    return _scattered(input, dim, index, src, "add", goal)
+
+
+# **************** rows ****************
+
+
+def _written(x: Tensor, axis: int, index: WideValue, updates: WideValue) -> WideValue:
+    """x with ``updates`` written at indices along an axis; ``index`` has one dimension, or the shape of the
+    updates."""
+    shape = tuple(updates.shape)
+    if len(index.shape) != len(shape):
+        sizes = tuple(index.size if at == axis else 1 for at in range(len(shape)))
+        index = index.reshape(sizes)
+    index = index.run("broadcast_to", shape=shape)
+    return x._value.run("scatter_elements", index, updates, axis=axis)
+
+
+def _index(index: Tensor) -> WideValue:
+    one = index._value.int32()
+    return one.reshape((one.size,))
+
+
+@operation("tosa_scatter", "scatter_elements", takes="memory_config")
+def tosa_scatter(input: Tensor, index: Tensor, src: Tensor) -> WideValue:
+    """x [N, K, C], where the row w of ``src`` [N, W, C] replaces the row index[n, w]."""
+    x, places, updates = input, index, src
+    for tensor, rank, name in ((x, 3, "input"), (places, 2, "index"), (updates, 3, "source")):
+        got = len(tensor.shape)
+        text = f"According to TOSA specification, {name} tensor must be of rank {rank}, it is {got} instead."
+        expect(got == rank, text)
+    n, wide, channels = tuple(updates.shape)
+    shapes = f"(input shape: {x.shape}, index shape: {places.shape}, source shape: {updates.shape})"
+    expect(x.shape[0] == n, f"Input shape has a different dimension N than source shape {shapes}.")
+    expect(x.shape[2] == channels, f"Input shape has a different dimension C than source shape {shapes}.")
+    expect(tuple(places.shape) == (n, wide), f"Index shape has other dimensions than source shape {shapes}.")
+    rows = places._value.int32().reshape((n, wide, 1))
+    return _written(x, 1, rows, updates._value.cast(x._handle.dtype))
+
+
+@operation("index_fill", "scatter_elements")
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any, memory_config: Any = None) -> Tensor:
+    """x with one value written at indices along a dimension."""
+    x, axis, places = input, axis_of(dim, len(input.shape)), _index(index)
+    shape = tuple(places.size if at == axis else size for at, size in enumerate(x.shape))
+    updates = x._value.scalar(value).run("broadcast_to", shape=shape)
+    return target(x, memory_config).wrap(_written(x, axis, places, updates))
+
+
+@operation("indexed_fill", "scatter_elements", takes="memory_config, ...", like="input_tensor_a")
+def indexed_fill(
+    batch_id: Tensor, input_tensor_a: Tensor, input_tensor_b: Tensor, *, dim: int = 0
+) -> WideValue:
+    """a, in which the slices along ``dim`` that ``batch_id`` names are replaced by the slices of b."""
+    a, b = input_tensor_a, input_tensor_b
+    axis = axis_of(dim, len(a.shape))
+    places = _index(batch_id)
+    wanted = tuple(places.size if at == axis else size for at, size in enumerate(a.shape))
+    expect(tuple(b.shape) == wanted, f"the second tensor must be {list(wanted)}, got {b.shape}")
+    return _written(a, axis, places, b._value.cast(a._handle.dtype))

@@ -4,73 +4,77 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....run.tensors.tensor import Tensor as Handle
 from ...devices import kernels
-from ...errors import check
-from ...memory.values import DataType, Layout, MathFidelity
+from ...devices.wide_value import WideValue
+from ...errors import expect
+from ...memory.values import Layout, MathFidelity
 from ...programs.configs import numerics
 from ...tensors.tensor import Tensor
+from ..bodies import FloatTensor, FloatValue
+from ..gradients.backward import gradient_of
 from ..operation import operation
-from ..results import float_tensor, target
-from ..wide import Wide
+from ..results import target
 from .sums import fitted
 
-__all__: list[str] = []
 
-
-def _product(
-    op: str, a: Tensor, b: Tensor, config: Any, turn_a: bool = False, turn_b: bool = False
-) -> Handle:
-    """a @ b in HiFi4, or as the configuration says; batches broadcast."""
+def _product(a: Tensor, b: Tensor, config: Any, turn_a: bool = False, turn_b: bool = False) -> WideValue:
+    """a @ b in HiFi4, or as the configuration says; batches are broadcast."""
     inner = a.shape[-2] if turn_a else a.shape[-1]
     depth = b.shape[-1] if turn_b else b.shape[-2]
-    check(inner == depth, op, f"k must be the same, got {inner} of {a.shape} and {depth} of {b.shape}")
+    expect(inner == depth, f"k must be the same, got {inner} of {a.shape} and {depth} of {b.shape}")
     attrs = {"transpose_a": turn_a, "transpose_b": turn_b, **numerics(config, MathFidelity.HiFi4)}
-    return kernels.run("matmul", [a._handle, b._handle], attrs, kernels.WIDE)
+    return a._value.run("matmul", b._value, to=kernels.WIDE, **attrs)
 
 
 def _is_dot(a: Tensor, b: Tensor) -> bool:
     return len(a.shape) == 4 and tuple(a.shape) == tuple(b.shape) and tuple(a.shape)[:3] == (1, 1, 1)
 
 
-def _gradient(op: str, made: Handle, like: Tensor, into: Tensor | None, memory_config: Any) -> Tensor:
-    """The gradient of an operand: its sum over the batches for which the operand was repeated."""
-    w = Wide(made.device)
-    sizes = (1,) * (len(made.shape) - len(like.shape)) + tuple(like.shape)
-    over = tuple(at for at, (n, size) in enumerate(zip(made.shape, sizes, strict=True)) if n != size)
-    if over:
-        made = w("sum", made, axes=over, keepdims=True)
-    return target(op, like, memory_config, into).wrap(fitted(w, made, tuple(like.shape)))
+def _gradients(
+    g: Tensor,
+    operands: tuple[Tensor, Tensor],
+    needed: Any,
+    config: Any,
+    into: tuple[Tensor | None, Tensor | None],
+    to: tuple[Any, Any],
+) -> list[Tensor | None]:
+    """The gradients of the two operands of a product, g @ b^T and a^T @ g; None for each gradient that is not
+    needed."""
+    a, b = operands
+    results: list[Tensor | None] = [None, None]
+    if needed[0]:
+        results[0] = gradient_of(a, _product(g, b, config, turn_b=True), to[0], into[0])
+    if needed[1]:
+        results[1] = gradient_of(b, _product(a, g, config, turn_a=True), to[1], into[1])
+    return results
 
 
-@operation("moreh_matmul", "matmul, add")
+_TAKES = "..., output, bias, memory_config, compute_kernel_config"
+
+
+@operation("moreh_matmul", "matmul, add", takes=_TAKES, layout=Layout.TILE)
 def moreh_matmul(
-    input: Tensor,
-    other: Tensor,
+    input: FloatTensor,
+    other: FloatTensor,
     *,
     transpose_input: bool = False,
     transpose_other: bool = False,
-    output: Tensor | None = None,
-    bias: Tensor | None = None,
-    memory_config: Any = None,
+    bias: FloatValue | None = None,
     compute_kernel_config: Any = None,
-) -> Tensor:
-    """The matrix product of two tensors in tiles, transposed as asked, and a bias."""
-    op = "ttnn.moreh_matmul"
-    a, b = float_tensor(op, input), float_tensor(op, other)
-    if _is_dot(a, b) and not transpose_input and not transpose_other:
-        return _dotted(op, a, b, None, output, memory_config)
-    made = _product(op, a, b, compute_kernel_config, transpose_input, transpose_other)
-    if bias is not None:
-        made = Wide(made.device)("add", made, float_tensor(op, bias)._handle)
-    return target(op, a, memory_config, output, layout=Layout.TILE if output is None else None).wrap(made)
+) -> WideValue:
+    """a @ b + bias for tensors in tiles; ``transpose_input`` and ``transpose_other`` say which of a and b are
+    transposed."""
+    if _is_dot(input, other) and not transpose_input and not transpose_other:
+        return _dot(input, other)
+    made = _product(input, other, compute_kernel_config, transpose_input, transpose_other)
+    return made if bias is None else made + bias
 
 
 @operation("moreh_matmul_backward", "matmul, sum")
 def moreh_matmul_backward(
-    output_grad: Tensor,
-    input_a: Tensor,
-    input_b: Tensor,
+    output_grad: FloatTensor,
+    input_a: FloatTensor,
+    input_b: FloatTensor,
     *,
     are_required_outputs: Any = (True, True),
     input_a_grad: Tensor | None = None,
@@ -78,44 +82,28 @@ def moreh_matmul_backward(
     memory_config: Any = None,
     compute_kernel_config: Any = None,
 ) -> list[Tensor | None]:
-    """The gradients of the two operands of a product, where they are required."""
-    op = "ttnn.moreh_matmul_backward"
-    g, a, b = (float_tensor(op, t) for t in (output_grad, input_a, input_b))
-    if g.logical_volume() == 1 and _is_dot(a, b):
-        return _dot_gradients(op, g, a, b, input_a_grad, input_b_grad, memory_config)
-    results: list[Tensor | None] = [None, None]
-    if are_required_outputs[0]:
-        made = _product(op, g, b, compute_kernel_config, False, True)
-        results[0] = _gradient(op, made, a, input_a_grad, memory_config)
-    if are_required_outputs[1]:
-        made = _product(op, a, g, compute_kernel_config, True, False)
-        results[1] = _gradient(op, made, b, input_b_grad, memory_config)
-    return results
+    """The gradients of the two operands of a product; None for each gradient that is not required."""
+    operands, into = (input_a, input_b), (input_a_grad, input_b_grad)
+    if output_grad.logical_volume() == 1 and _is_dot(*operands):
+        return list(_dot_gradients(output_grad, operands, into, memory_config))
+    config, to = compute_kernel_config, (memory_config, memory_config)
+    return _gradients(output_grad, operands, are_required_outputs, config, into, to)
 
 
-@operation("moreh_bmm", "matmul")
-def moreh_bmm(
-    input: Tensor,
-    mat2: Tensor,
-    *,
-    output: Tensor | None = None,
-    memory_config: Any = None,
-    compute_kernel_config: Any = None,
-) -> Tensor:
+@operation("moreh_bmm", "matmul", takes="output, memory_config, ...")
+def moreh_bmm(input: FloatTensor, mat2: FloatTensor, *, compute_kernel_config: Any = None) -> WideValue:
     """The products of a batch of matrices, [b, n, m] @ [b, m, p]."""
-    op = "ttnn.moreh_bmm"
-    a, b = float_tensor(op, input), float_tensor(op, mat2)
-    check(len(a.shape) == 3, op, "Input must be a 3D tensor")
-    check(len(b.shape) == 3, op, "Mat2 must be a 3D tensor")
-    check(a.shape[0] == b.shape[0], op, f"the batches {a.shape[0]} and {b.shape[0]} differ")
-    return target(op, a, memory_config, output).wrap(_product(op, a, b, compute_kernel_config))
+    expect(len(input.shape) == 3, "Input must be a 3D tensor")
+    expect(len(mat2.shape) == 3, "Mat2 must be a 3D tensor")
+    expect(input.shape[0] == mat2.shape[0], f"the batches {input.shape[0]} and {mat2.shape[0]} differ")
+    return _product(input, mat2, compute_kernel_config)
 
 
 @operation("moreh_bmm_backward", "matmul")
 def moreh_bmm_backward(
-    output_grad: Tensor,
-    input: Tensor,
-    mat2: Tensor,
+    output_grad: FloatTensor,
+    input: FloatTensor,
+    mat2: FloatTensor,
     *,
     are_required_outputs: Any = (True, True),
     input_grad: Tensor | None = None,
@@ -124,132 +112,91 @@ def moreh_bmm_backward(
     mat2_grad_memory_config: Any = None,
     compute_kernel_config: Any = None,
 ) -> list[Tensor | None]:
-    """The gradients of a batch of products."""
-    op = "ttnn.moreh_bmm_backward"
-    g, a, b = (float_tensor(op, t) for t in (output_grad, input, mat2))
-    for x, name in ((g, "Output grad"), (a, "Input"), (b, "Mat2")):
-        check(len(x.shape) == 3, op, f"{name} must be a 3D tensor")
-    results: list[Tensor | None] = [None, None]
-    if are_required_outputs[0]:
-        made = _product(op, g, b, compute_kernel_config, False, True)
-        results[0] = _gradient(op, made, a, input_grad, input_grad_memory_config)
-    if are_required_outputs[1]:
-        made = _product(op, a, g, compute_kernel_config, True, False)
-        results[1] = _gradient(op, made, b, mat2_grad, mat2_grad_memory_config)
-    return results
+    """The gradients of the operands of a batch of products; None for each gradient that is not required."""
+    for x, name in ((output_grad, "Output grad"), (input, "Input"), (mat2, "Mat2")):
+        expect(len(x.shape) == 3, f"{name} must be a 3D tensor")
+    into, to = (input_grad, mat2_grad), (input_grad_memory_config, mat2_grad_memory_config)
+    return _gradients(output_grad, (input, mat2), are_required_outputs, compute_kernel_config, into, to)
 
 
-# **************** dot ****************
+def _dot(a: Tensor, b: Tensor) -> WideValue:
+    return (a._value * b._value).sum(axes=(3,))
 
 
-def _dotted(op: str, a: Tensor, b: Tensor, dtype: DataType | None, into: Any, memory_config: Any) -> Tensor:
-    w = Wide(a._handle.device)
-    made = w("sum", w("multiply", a._handle, b._handle), axes=(3,), keepdims=True)
-    return target(op, a, memory_config, into, dtype if into is None else None).wrap(made)
+def _dot_gradients(g: Tensor, operands: Any, into: Any, memory_config: Any) -> list[Tensor]:
+    pairs = zip(operands, reversed(operands), into, strict=True)
+    return [target(x, memory_config, to).wrap(other._value * g._value) for x, other, to in pairs]
 
 
-def _dot_gradients(
-    op: str, g: Tensor, a: Tensor, b: Tensor, into_a: Any, into_b: Any, memory_config: Any
-) -> list[Tensor | None]:
-    w, results = Wide(g._handle.device), []
-    for other, like, into in ((b, a, into_a), (a, b, into_b)):
-        made = w("multiply", other._handle, g._handle)
-        results.append(target(op, like, memory_config, into).wrap(made))
-    return list(results)
+def _check_dot(a: Tensor, b: Tensor) -> None:
+    expect(_is_dot(a, b), f"the inputs must be [1, 1, 1, n], got {a.shape} and {b.shape}")
 
 
-def _check_dot(op: str, a: Tensor, b: Tensor) -> None:
-    check(_is_dot(a, b), op, f"the inputs must be [1, 1, 1, n], got {a.shape} and {b.shape}")
-
-
-@operation("moreh_dot", "multiply, sum")
-def moreh_dot(
-    input_tensor_a: Tensor,
-    input_tensor_b: Tensor,
-    *,
-    output: Tensor | None = None,
-    dtype: DataType | None = None,
-    memory_config: Any = None,
-    compute_kernel_config: Any = None,
-) -> Tensor:
-    """The sum of the products of two [1, 1, 1, n]."""
-    op = "ttnn.moreh_dot"
-    a, b = float_tensor(op, input_tensor_a), float_tensor(op, input_tensor_b)
-    _check_dot(op, a, b)
-    return _dotted(op, a, b, dtype, output, memory_config)
+@operation("moreh_dot", "multiply, sum", takes="output, dtype, memory_config")
+def moreh_dot(input_tensor_a: FloatTensor, input_tensor_b: FloatTensor) -> WideValue:
+    """The dot product of two tensors [1, 1, 1, n]."""
+    _check_dot(input_tensor_a, input_tensor_b)
+    return _dot(input_tensor_a, input_tensor_b)
 
 
 @operation("moreh_dot_backward", "multiply")
 def moreh_dot_backward(
-    output_grad: Tensor,
-    input: Tensor,
-    other: Tensor,
+    output_grad: FloatTensor,
+    input: FloatTensor,
+    other: FloatTensor,
     *,
     input_grad: Tensor | None = None,
     other_grad: Tensor | None = None,
     memory_config: Any = None,
 ) -> list[Tensor | None]:
-    """The gradients of a dot product."""
-    op = "ttnn.moreh_dot_backward"
-    g, a, b = (float_tensor(op, t) for t in (output_grad, input, other))
-    _check_dot(op, a, b)
-    made = _dot_gradients(op, g, a, b, input_grad, other_grad, memory_config)
-    return [x if into is not None else None for x, into in zip(made, (input_grad, other_grad), strict=True)]
+    """The gradients of a dot product; None for each gradient without a tensor to be written into."""
+    _check_dot(input, other)
+    into = (input_grad, other_grad)
+    made = _dot_gradients(output_grad, (input, other), into, memory_config)
+    return [None if to is None else x for x, to in zip(made, into, strict=True)]
 
 
-# **************** linear ****************
-
-
-@operation("moreh_linear", "matmul, add")
+@operation("moreh_linear", "matmul, add", takes="..., output, memory_config, compute_kernel_config")
 def moreh_linear(
-    input: Tensor,
-    weight: Tensor,
+    input: FloatTensor,
+    weight: FloatTensor,
     *,
-    bias: Tensor | None = None,
-    output: Tensor | None = None,
-    memory_config: Any = None,
+    bias: FloatValue | None = None,
     compute_kernel_config: Any = None,
-) -> Tensor:
+) -> WideValue:
     """x @ weight^T + bias."""
-    op = "ttnn.moreh_linear"
-    x, weights = float_tensor(op, input), float_tensor(op, weight)
-    made = _product(op, x, weights, compute_kernel_config, False, True)
-    if bias is not None:
-        made = Wide(made.device)("add", made, float_tensor(op, bias)._handle)
-    return target(op, x, memory_config, output).wrap(made)
+    made = _product(input, weight, compute_kernel_config, turn_b=True)
+    return made if bias is None else made + bias
 
 
 @operation("moreh_linear_backward", "matmul, sum")
 def moreh_linear_backward(
-    output_grad: Tensor,
-    input: Tensor,
-    weight: Tensor,
+    output_grad: FloatTensor,
+    input: FloatTensor,
+    weight: FloatTensor,
     *,
     are_required_outputs: Any = (True, True, True),
-    bias: Tensor | None = None,
+    bias: FloatTensor | None = None,
     input_grad: Tensor | None = None,
     weight_grad: Tensor | None = None,
-    bias_grad: Tensor | None = None,
+    bias_grad: FloatTensor | None = None,
     input_grad_memory_config: Any = None,
     weight_grad_memory_config: Any = None,
     bias_grad_memory_config: Any = None,
     compute_kernel_config: Any = None,
 ) -> list[Tensor | None]:
     """The gradients of linear: of its input, its weight and its bias."""
-    op = "ttnn.moreh_linear_backward"
-    g, x, weights = (float_tensor(op, t) for t in (output_grad, input, weight))
-    config, w = compute_kernel_config, Wide(g._handle.device)
     results: list[Tensor | None] = [None, None, None]
     if are_required_outputs[0]:
-        made = _product(op, g, weights, config)
-        results[0] = _gradient(op, made, x, input_grad, input_grad_memory_config)
+        made = _product(output_grad, weight, compute_kernel_config)
+        results[0] = gradient_of(input, made, input_grad_memory_config, input_grad)
     if are_required_outputs[1]:
-        made = _product(op, g, x, config, True, False)
-        results[1] = _gradient(op, made, weights, weight_grad, weight_grad_memory_config)
-    if are_required_outputs[2] and (bias is not None or bias_grad is not None):
-        like = float_tensor(op, bias if bias_grad is None else bias_grad)
-        rank, whole = len(g.shape), like.logical_volume() == 1
-        over = tuple(range(rank if whole else rank - 1))
-        made = fitted(w, w("sum", g._handle, axes=over, keepdims=True), tuple(like.shape))
-        results[2] = target(op, like, bias_grad_memory_config, bias_grad).wrap(made)
+        made = _product(output_grad, input, compute_kernel_config, turn_a=True)
+        results[1] = gradient_of(weight, made, weight_grad_memory_config, weight_grad)
+    like = bias if bias_grad is None else bias_grad
+    if are_required_outputs[2] and like is not None:
+        rank = len(output_grad.shape)
+        over = tuple(range(rank if like.logical_volume() == 1 else rank - 1))
+        made = fitted(output_grad._value.sum(axes=over), like.shape)
+        results[2] = target(like, bias_grad_memory_config, bias_grad).wrap(made)
     return results

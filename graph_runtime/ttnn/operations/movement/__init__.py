@@ -1,4 +1,4 @@
-"""Values in another shape, order, layout or memory.
+"""Functions that bring values into another shape, order, layout or memory.
 
 Read: shapes, parts, padding; moves, layouts.
 """

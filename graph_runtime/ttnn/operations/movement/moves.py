@@ -1,4 +1,4 @@
-"""Between host and device, and between memories."""
+"""Functions that copy tensors between host and device, and between memories."""
 
 from __future__ import annotations
 
@@ -7,40 +7,41 @@ from typing import Any
 
 from ...devices import kernels
 from ...devices.mesh_device import MeshDevice
-from ...errors import check
+from ...errors import called, expect
 from ...memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig, ShardSpec
 from ...memory.cores import CoreRange, CoreRangeSet, coord
 from ...memory.values import BufferType, DataType, Layout
 from ...tensors.tensor import Tensor, on_device
-from ..operation import Operation, operation
+from ..bodies import AnyTensor
+from ..operation import operation
 from ..results import device_tensor, target
 
 
 @operation("to_device")
-def to_device(tensor: Tensor, device: MeshDevice, memory_config: MemoryConfig | None = None) -> Tensor:
-    """A copy of a host tensor on a device, in interleaved DRAM or as ``memory_config`` says."""
+def to_device(tensor: AnyTensor, device: MeshDevice, memory_config: MemoryConfig | None = None) -> Tensor:
+    """A copy of a host tensor on a device, by default in interleaved DRAM."""
     if tensor._device is not None:
-        return tensor if memory_config is None else moved("ttnn.to_device", tensor, memory_config)
+        return tensor if memory_config is None else moved(tensor, memory_config)
     config = memory_config or tensor._config
     x, values = tensor, tensor._values()
-    return on_device("ttnn.to_device", values, x.dtype, x.layout, device, config, x._padding, x.tile)
+    return on_device(called(), values, x.dtype, x.layout, device, config, x._padding, x.tile)
 
 
 @operation("from_device")
-def from_device(tensor: Tensor, blocking: bool = True, **_: Any) -> Tensor:
-    """A copy on the host; a host tensor is returned as it is."""
+def from_device(tensor: AnyTensor, blocking: bool = True) -> Tensor:
+    """A copy on the host; the tensor itself if it is on the host."""
     return tensor.cpu(blocking)
 
 
 @operation("deallocate")
-def deallocate(tensor: Tensor, force: bool = True) -> None:
-    """Give the memory back: uses of the tensor raise from then on."""
+def deallocate(tensor: AnyTensor, force: bool = True) -> None:
+    """Free the tensor's memory. Later uses of the tensor raise RuntimeError."""
     tensor.deallocate(force)
 
 
-def moved(op: str, tensor: Tensor, config: MemoryConfig, dtype: DataType | None = None) -> Tensor:
-    x = device_tensor(op, tensor)
-    goal = target(op, x, config, None, dtype)
+def moved(tensor: Tensor, config: MemoryConfig, dtype: DataType | None = None) -> Tensor:
+    x = device_tensor(tensor)
+    goal = target(x, config, None, dtype)
     goal.tile = x.tile
     handle = x._handle
     if goal.dtype.stored[0] == handle.dtype and goal.place(handle.shape) == handle.layout:
@@ -50,21 +51,23 @@ def moved(op: str, tensor: Tensor, config: MemoryConfig, dtype: DataType | None 
 
 @operation("to_memory_config", "copy")
 def to_memory_config(
-    tensor: Tensor,
+    tensor: AnyTensor,
     memory_config: MemoryConfig,
     dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
 ) -> Tensor:
-    """The values in another memory or other shards; the tensor itself where it is there."""
+    """The values in another memory or in other shards; the tensor itself if it has that memory and those
+    shards already."""
     if output_tensor is not None:
-        return target("ttnn.to_memory_config", tensor, None, output_tensor).wrap(tensor._handle)
+        return target(tensor, None, output_tensor).wrap(tensor._handle)
     if tensor._config == memory_config and dtype in (None, tensor.dtype):
         return tensor
-    return moved("ttnn.to_memory_config", tensor, memory_config, dtype)
+    return moved(tensor, memory_config, dtype)
 
 
 def _in_two(x: Tensor, spec: Any) -> bool:
-    """Whether ND shards are blocks of the tensor's matrix, one a core."""
+    """Whether ND shards can be described as 2D shards: as blocks of the tensor's matrix, one for each
+    core."""
     whole = list(x.padded_shape if x.layout is Layout.TILE else x.shape)
     cut = [1] * (len(whole) - len(spec.shard_shape)) + list(spec.shard_shape)
     counts = [-(-a // b) for a, b in zip(whole, cut, strict=True)]
@@ -85,12 +88,10 @@ def interleaved_to_sharded(
     *args: Any,
     output_dtype: DataType | None = None,
     sharded_memory_config: MemoryConfig | None = None,
-    keep_l1_aligned: bool = False,
     preallocated_output: Tensor | None = None,
 ) -> Tensor:
-    """(tensor, memory_config[, dtype]) or (tensor, grid, shard_shape, scheme, orientation)."""
-    name = "ttnn.interleaved_to_sharded"
-    device_tensor(name, input_tensor)
+    """The values in shards. The arguments are (tensor, memory_config[, dtype]) or (tensor, grid, shard_shape,
+    scheme, orientation)."""
     given = list(args)
     if sharded_memory_config is None and given and isinstance(given[0], MemoryConfig):
         sharded_memory_config = given.pop(0)
@@ -102,17 +103,15 @@ def interleaved_to_sharded(
             size = coord(grid)
             grid = CoreRangeSet([CoreRange((0, 0), (size.x - 1, size.y - 1))])
         sharded_memory_config = MemoryConfig(scheme, BufferType.L1, ShardSpec(grid, shape, orientation))
-    check(not input_tensor.is_sharded(), name, "Input tensor must be Interleaved")
-    check(sharded_memory_config.is_sharded(), name, "Output memory config must be sharded")
+    expect(not input_tensor.is_sharded(), "Input tensor must be Interleaved")
+    expect(sharded_memory_config.is_sharded(), "Output memory config must be sharded")
     spec = sharded_memory_config.nd_shard_spec
     if spec is not None:
-        text = (
-            f"{name}: ND shards {spec.shard_shape} of {input_tensor.shape} cannot be told as a 2D shard spec"
-        )
-        check(_in_two(input_tensor, spec), name, text)
+        text = f"ND shards {spec.shard_shape} of {input_tensor.shape} cannot be described by a 2D shard spec"
+        expect(_in_two(input_tensor, spec), text)
     if preallocated_output is not None:
-        return target(name, input_tensor, None, preallocated_output).wrap(input_tensor._handle)
-    return moved(name, input_tensor, sharded_memory_config, output_dtype)
+        return target(input_tensor, None, preallocated_output).wrap(input_tensor._handle)
+    return moved(input_tensor, sharded_memory_config, output_dtype)
 
 
 @operation("sharded_to_interleaved", "copy")
@@ -120,52 +119,48 @@ def sharded_to_interleaved(
     input_tensor: Tensor,
     memory_config: MemoryConfig | None = None,
     output_dtype: DataType | None = None,
-    **_: Any,
 ) -> Tensor:
     """The values interleaved over the banks of a memory, DRAM by default."""
-    x = device_tensor("ttnn.sharded_to_interleaved", input_tensor)
-    check(x.is_sharded(), "ttnn.sharded_to_interleaved", "Input tensor must be sharded")
-    return moved("ttnn.sharded_to_interleaved", x, memory_config or DRAM_MEMORY_CONFIG, output_dtype)
+    expect(input_tensor.is_sharded(), "Input tensor must be sharded")
+    return moved(input_tensor, memory_config or DRAM_MEMORY_CONFIG, output_dtype)
 
 
 @operation("reshard", "copy")
 def reshard(input_tensor: Tensor, memory_config: MemoryConfig, output_tensor: Tensor | None = None) -> Tensor:
     """The values in other shards."""
-    x = device_tensor("ttnn.reshard", input_tensor)
-    check(x.is_sharded(), "ttnn.reshard", "input must be sharded")
+    expect(input_tensor.is_sharded(), "input must be sharded")
     if output_tensor is not None:
-        return target("ttnn.reshard", x, None, output_tensor).wrap(x._handle)
-    return moved("ttnn.reshard", x, memory_config)
+        return target(input_tensor, None, output_tensor).wrap(input_tensor._handle)
+    return moved(input_tensor, memory_config)
 
 
-_MOVED = "The values nearer to the end from which their memory is filled, or the tensor itself."
+_MOVED = (
+    "A copy nearer to the end from which its memory is filled; the tensor itself if there is no room nearer."
+)
 
 
 def _is_nearer(made: Tensor, x: Tensor) -> bool:
-    """DRAM is filled from its first address, L1 from its last."""
+    """Whether the copy ``made`` lies nearer than ``x`` to the end from which their memory is filled, which is
+    the first address of DRAM or the last address of L1."""
     first, second = made.buffer_address(), x.buffer_address()
     return first < second if x.memory_config().buffer_type is BufferType.DRAM else first > second
 
 
-def _clone(name: str) -> Operation:
+def _clone(name: str) -> None:
+    @operation(name, "copy", doc="A copy with memory of its own." if name == "clone" else _MOVED)
     def function(
         input: Tensor,
         *_: Any,
         dtype: DataType | None = None,
         memory_config: MemoryConfig | None = None,
-        compute_kernel_config: Any = None,
-        **__: Any,
     ) -> Tensor:
-        x = device_tensor(f"ttnn.{name}", input)
+        x = input
         if dtype not in (None, x.dtype):
             text = "ttnn.clone: Tensors with row major layout cannot be converted to another type"
-            check(x.layout is Layout.TILE, f"ttnn.{name}", text)
-        made = moved(f"ttnn.{name}", x, memory_config or x.memory_config(), dtype)
+            expect(x.layout is Layout.TILE, text)
+        made = moved(x, memory_config or x.memory_config(), dtype)
         stays = name != "clone" and memory_config in (None, x._config) and not _is_nearer(made, x)
         return x if stays else made
-
-    function.__doc__ = "A copy with memory of its own." if name == "clone" else _MOVED
-    return Operation(name, function, "copy")
 
 
 for _name in ("clone", "move", "reallocate"):
@@ -180,33 +175,32 @@ def assign(
     memory_config: MemoryConfig | None = None,
     dtype: DataType | None = None,
     output_tensor: Tensor | None = None,
-    **_: Any,
 ) -> Tensor:
-    """A copy, or the values written into ``output``."""
-    x = device_tensor("ttnn.assign", input_tensor)
+    """A copy of the tensor; with ``output``, its values are written into that tensor."""
+    x = input_tensor
     into = output if isinstance(output, Tensor) else output_tensor
     if into is not None:
-        return target("ttnn.assign", x, None, into).wrap(x._handle)
-    return moved("ttnn.assign", x, memory_config or x.memory_config(), dtype)
+        return target(x, None, into).wrap(x._handle)
+    return moved(x, memory_config or x.memory_config(), dtype)
 
 
 @operation("copy", "copy")
-def copy(input_a: Tensor, input_b: Tensor, **_: Any) -> Tensor:
-    """Write the values of a into b."""
-    return target("ttnn.copy", device_tensor("ttnn.copy", input_a), None, input_b).wrap(input_a._handle)
+def copy(input_a: Tensor, input_b: Tensor) -> Tensor:
+    """Write the values of a into b; return b."""
+    return target(input_a, None, input_b).wrap(input_a._handle)
 
 
 @operation("copy_host_to_device_tensor")
-def copy_host_to_device_tensor(host_tensor: Tensor, device_tensor: Tensor, **_: Any) -> None:
+def copy_host_to_device_tensor(host_tensor: AnyTensor, device_tensor: Tensor) -> None:
     """Write the values of a host tensor into a device tensor, at the same address."""
     same = (host_tensor.shape == device_tensor.shape, host_tensor.dtype is device_tensor.dtype)
-    check(all(same), "ttnn.copy_host_to_device_tensor", "the tensors must have one shape and dtype")
+    expect(all(same), "the tensors must have one shape and dtype")
     device_tensor._handle.copy_from(host_tensor._values())
     device_tensor._padding = host_tensor._padding
 
 
 @operation("copy_device_to_host_tensor")
-def copy_device_to_host_tensor(device_tensor: Tensor, host_tensor: Tensor, *_: Any, **__: Any) -> None:
+def copy_device_to_host_tensor(device_tensor: Tensor, host_tensor: AnyTensor, *_: Any) -> None:
     """Write the values of a device tensor into a host tensor."""
-    check(host_tensor.shape == device_tensor.shape, "ttnn.copy_device_to_host_tensor", "the shapes differ")
+    expect(host_tensor.shape == device_tensor.shape, "the shapes differ")
     host_tensor._handle.copy_from(device_tensor._values())

@@ -1,6 +1,6 @@
 """Softmax and norms.
 
-Read: normalization, row_statistics (in two steps), group_norms.
+Read: normalization, group_norms.
 """
 
-from . import group_norms, normalization, row_statistics  # noqa: F401  (each makes its operations)
+from . import group_norms, normalization  # noqa: F401  (each makes its operations)

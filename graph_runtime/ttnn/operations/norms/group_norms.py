@@ -1,7 +1,8 @@
-"""group_norm, and what its weights, biases and masks are made by.
+"""group_norm, and the preparation of its weights, biases and masks.
 
-A prepared weight [1, 1, n, 32] has the channels of each core that shares them, filled up to tiles. group_norm
-takes it apart again; masks and reciprocals are taken and not needed.
+A prepared weight [1, 1, n, 32] has the channels core by core; the channels of each core are filled up to
+whole tiles. group_norm takes such a weight apart again; it accepts masks and reciprocals, and does not need
+them.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ....run.tensors.tensor import Tensor as Handle
-from ...errors import Unsupported, check
+from ...devices.wide_value import WideValue
+from ...errors import Unsupported, called, expect
 from ...memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig, ShardSpec
 from ...memory.cores import CoreGrid, CoreRange, CoreRangeSet
 from ...memory.placing import up
@@ -20,11 +21,8 @@ from ...memory.values import TILE_SIZE, BufferType, DataType, Layout, ShardOrien
 from ...registry import OPERATIONS
 from ...tensors.tensor import Tensor, on_host
 from ..creation.conversion import from_torch
-from ..operation import Operation, operation
-from ..results import device_tensor, target
-from ..wide import Wide
-
-__all__: list[str] = []
+from ..operation import operation
+from ..results import target
 
 
 @operation("group_norm", "reshape, mean, subtract, multiply")
@@ -42,56 +40,48 @@ def group_norm(
     inplace: bool = True,
     output_layout: Layout | None = None,
     num_out_blocks: int | None = None,
-    compute_kernel_config: Any = None,
     negative_mask: Any = None,
-    use_welford: bool = False,
     reciprocals: Any = None,
-    **_: Any,
 ) -> Tensor:
-    """Groups of channels of [N, 1, HW, C] minus their mean, over their standard deviation."""
-    op = "ttnn.group_norm"
-    x = device_tensor(op, input_tensor)
+    """(x - mean) / standard deviation of each group of channels of [N, 1, HW, C], times weight, plus bias."""
+    x = input_tensor
     n, _one, rows, channels = x.shape.to_rank(4)
-    check(channels % num_groups == 0, op, f"{channels} channels cannot be cut into {num_groups} groups")
+    expect(channels % num_groups == 0, f"{channels} channels cannot be cut into {num_groups} groups")
     if core_grid is not None and not x.is_sharded():
-        _check_grid(op, core_grid, n, num_groups, channels)
-    w = Wide(x._handle.device)
-    cut = w.reshape(w.rows(x._handle), (n, rows * _one, num_groups, channels // num_groups))
-    middle = w("mean", cut, axes=(1, 3), keepdims=True)
-    away = w("subtract", cut, middle)
+        _check_grid(core_grid, n, num_groups, channels)
+    cut = x._value.reshape((n, rows * _one, num_groups, channels // num_groups))
+    away = cut - cut.mean(axes=(1, 3))
     count = rows * _one * channels // num_groups
-    spread = w("divide", w("sum_squares", away, axes=(1, 3), keepdims=True), float(count))
-    made = w("multiply", away, w("rsqrt", w("add", spread, float(epsilon))))
-    made = w.reshape(w.rows(made), tuple(x.shape))
+    spread = away.op("sum_squares", axes=(1, 3), keepdims=True) / float(count)
+    made = away * (spread + float(epsilon)).rsqrt()
+    made = made.reshape(tuple(x.shape))
     for what, operand in (("multiply", weight), ("add", bias)):
         if operand is not None:
-            made = w(what, made, _per_channel(op, w, x, operand, channels, core_grid))
+            made = made.op(what, _per_channel(x, operand, channels, core_grid))
     place = memory_config or DRAM_MEMORY_CONFIG
     kind, layout = dtype or DataType.BFLOAT16, output_layout or x.layout
-    return target(op, x, place, None, kind, layout).wrap(made)
+    return target(x, place, None, kind, layout).wrap(made)
 
 
 def _across(grid: CoreGrid, groups: int, channels: int) -> int:
-    """Among how many columns of cores the channels are cut."""
+    """Number of columns of cores among which the channels are cut."""
     tiles = up(channels, TILE_SIZE) // TILE_SIZE
-    fits = (k for k in range(min(tiles, grid.x), 0, -1) if tiles % k == 0 and groups % k == 0)
-    return next(fits, 1)
+    return _columns(min(tiles, grid.x), groups, tiles, 1)
 
 
-def _check_grid(op: str, grid: CoreGrid, n: int, groups: int, channels: int) -> None:
-    """Raise RuntimeError for cores of which batches cannot have equal numbers."""
+def _check_grid(grid: CoreGrid, n: int, groups: int, channels: int) -> None:
+    """Raise RuntimeError for a grid of cores that the batches cannot share equally."""
     across = _across(grid, groups, channels)
     down = grid.x // across * grid.y
-    check(
+    expect(
         down < n or down % n == 0,
-        op,
         f"The core grid (x={grid.x}, y={grid.y}) produces num_virtual_rows={down} which is not divisible by "
         f"num_batches={n}: give another core_grid",
     )
 
 
 def _shares(x: Tensor, channels: int, core_grid: CoreGrid | None) -> Iterator[int]:
-    """Among how many cores the channels may have been cut."""
+    """Numbers of cores among which the channels may have been cut."""
     spec = x.memory_config().shard_spec
     if spec is not None:
         yield channels // spec.shape[1] if spec.shape[1] and channels % spec.shape[1] == 0 else 1
@@ -101,13 +91,10 @@ def _shares(x: Tensor, channels: int, core_grid: CoreGrid | None) -> Iterator[in
         yield from (k for k in range(1, 65) if channels % k == 0)
 
 
-def _per_channel(
-    op: str, w: Wide, x: Tensor, operand: Tensor, channels: int, core_grid: CoreGrid | None
-) -> Handle:
-    """[C] of a weight that may be filled up to tiles for each core."""
-    device_tensor(op, operand)
+def _per_channel(x: Tensor, operand: Tensor, channels: int, core_grid: CoreGrid | None) -> WideValue:
+    """A weight or bias as [C]; it may have been filled up to whole tiles for each core."""
     volume = operand.logical_volume()
-    flat = w.reshape(w.rows(operand._handle), (volume,))
+    flat = operand._value.reshape((volume,))
     if volume == channels:
         return flat
     fits = {
@@ -116,12 +103,11 @@ def _per_channel(
         if channels % k == 0 and k * up(channels // k, TILE_SIZE) == volume
     }
     if len(fits) != 1:
-        text = f"{op}: a weight or bias of {volume} elements for {channels} channels is not supported here"
-        raise Unsupported(text, op=op)
+        text = f"a weight or bias of {volume} elements for {channels} channels is not supported here"
+        raise Unsupported(f"{called()}: {text}")
     size = fits.pop()
-    parts = w.reshape(flat, (channels // size, up(size, TILE_SIZE)))
-    cut = w("slice", parts, starts=(0,), ends=(size,), axes=(1,))
-    return w.reshape(w.rows(cut), (channels,))
+    parts = flat.reshaped((channels // size, up(size, TILE_SIZE)))
+    return parts.part(1, 0, size).reshape((channels,))
 
 
 # **************** preparation ****************
@@ -129,7 +115,8 @@ def _per_channel(
 
 @operation("create_group_norm_weight_bias_rm")
 def create_group_norm_weight_bias_rm(input_tensor: Any, num_channels: int, num_cores_x: int) -> Any:
-    """A torch tensor [1, 1, n, 32] of [C]: the channels of each core, filled up to tiles with zeros."""
+    """A torch tensor [1, 1, n, 32] of a weight or bias [C]: the channels of each core, filled up with zeros
+    to whole tiles."""
     import torch
 
     size = num_channels // num_cores_x
@@ -138,13 +125,14 @@ def create_group_norm_weight_bias_rm(input_tensor: Any, num_channels: int, num_c
 
 
 def _mask(name: str, inside: float) -> None:
+    @operation(name)
     def function(
         num_channel: int,
         num_groups: int,
         num_cores_across_channel: int,
         data_type: DataType = DataType.BFLOAT8_B,
     ) -> Tensor:
-        """[1, groups, 32, 32 w] on the host: which columns of its tiles a group has."""
+        """A host tensor [1, groups, 32, 32 w]. It says which columns of its tiles belong to a group."""
         size = num_channel // num_groups
         starts = [at * size % TILE_SIZE for at in range(num_groups)]
         width = up(max(starts) + size, TILE_SIZE)
@@ -152,8 +140,6 @@ def _mask(name: str, inside: float) -> None:
         for at, start in enumerate(starts):
             made[:, at, :, start : start + size] = inside
         return on_host(made, data_type, Layout.TILE)
-
-    Operation(name, function)
 
 
 _mask("create_group_norm_input_mask", 1.0)
@@ -164,7 +150,7 @@ _mask("create_group_norm_input_negative_mask", 0.0)
 def create_group_norm_reciprocals(
     N: int, C: int, H: int, W: int, num_groups: int, core_grid: CoreGrid
 ) -> Any:
-    """1 / 1, 1 / 2 .. for each core, of torch: group_norm takes it, and does not need it."""
+    """A torch tensor of 1 / 1, 1 / 2 .. for each core. group_norm accepts it and does not need it."""
     import torch
 
     across = _across(core_grid, num_groups, C)
@@ -177,7 +163,7 @@ def create_group_norm_reciprocals(
 def get_group_norm_cores_across_channel(
     memory_layout: TensorMemoryLayout, core_grid: CoreGrid, shard_orientation: ShardOrientation | None = None
 ) -> int:
-    """Among how many cores the channels are cut."""
+    """Number of cores among which the channels are cut."""
     if memory_layout is TensorMemoryLayout.BLOCK_SHARDED:
         return core_grid.x if shard_orientation is ShardOrientation.ROW_MAJOR else core_grid.y
     return 1 if memory_layout is TensorMemoryLayout.HEIGHT_SHARDED else core_grid.num_cores
@@ -186,6 +172,13 @@ def get_group_norm_cores_across_channel(
 def _most(size: int, most: int, step: int = 1) -> int:
     """The greatest number of cores, up to ``most``, that cuts ``size`` into multiples of ``step``."""
     return max(k for k in range(1, most + 1) if size % (k * step) == 0 or k == 1)
+
+
+def _columns(most: int, groups: int, channels: int, step: int) -> int:
+    """The greatest number of cores, up to ``most``, that divides ``groups`` and cuts ``channels`` into
+    multiples of ``step``."""
+    fits = (k for k in range(most, 1, -1) if groups % k == 0 and channels % (k * step) == 0)
+    return next(fits, 1)
 
 
 @operation("determine_expected_group_norm_sharded_config_and_grid_size")
@@ -198,7 +191,8 @@ def determine_expected_group_norm_sharded_config_and_grid_size(
     is_height_sharded: bool,
     is_row_major: bool = False,
 ) -> tuple[MemoryConfig, CoreGrid]:
-    """Shards of an image over as many cores as divide it, and their grid. A block cut has groups whole."""
+    """(configuration, grid) of an image in shards, over as many cores as divide it. In block shards each
+    column of cores has whole groups."""
     grid = device.core_grid
     if is_height_sharded:
         count = _most(input_nhw, grid.num_cores, TILE_SIZE)
@@ -209,9 +203,7 @@ def determine_expected_group_norm_sharded_config_and_grid_size(
     else:
         down, across = (grid.y, grid.x) if is_row_major else (grid.x, grid.y)
         down = _most(input_nhw, down, TILE_SIZE)
-        across = max(
-            k for k in range(1, across + 1) if (num_groups % k == 0 and num_channels % (k * 8) == 0) or k == 1
-        )
+        across = _columns(across, num_groups, num_channels, 8)
         cores = CoreGrid(x=across, y=down) if is_row_major else CoreGrid(x=down, y=across)
         shape = [input_nhw // down, num_channels // across]
         layout = TensorMemoryLayout.BLOCK_SHARDED
@@ -224,13 +216,10 @@ def determine_expected_group_norm_sharded_config_and_grid_size(
 def determine_expected_group_norm_dram_grid_size(
     *, device: Any, num_channels: int, num_groups: int, input_nhw: int, num_batches: int = 1
 ) -> CoreGrid:
-    """Cores that a tensor in DRAM is shared by: groups and rows of tiles are cut evenly."""
+    """The cores that share a tensor in DRAM; each core has as many groups and as many rows of tiles as any
+    other."""
     grid = device.core_grid
-    across = max(
-        k
-        for k in range(1, grid.x + 1)
-        if (num_groups % k == 0 and num_channels % (k * TILE_SIZE) == 0) or k == 1
-    )
+    across = _columns(grid.x, num_groups, num_channels, TILE_SIZE)
     return CoreGrid(x=across, y=_most(input_nhw, grid.y, TILE_SIZE))
 
 
@@ -245,12 +234,13 @@ def dram_group_norm_params_from_torch(
     return_mask: bool = True,
     dtype: DataType = DataType.BFLOAT16,
 ) -> Any:
-    """Weights and biases of torch's on a device, and a mask: one tensor, or a list as was given."""
+    """torch's weights and biases as tensors on a device: a list of tensors if ``torch_params`` is a list,
+    else one tensor. With ``return_mask`` the mask follows: (tensors, mask)."""
     alone = not isinstance(torch_params, (list, tuple))
     made = []
     for given in [torch_params] if alone else torch_params:
         text = f"{given.numel()} channels were given, wanted {channels_per_device}"
-        check(given.numel() == channels_per_device, "ttnn.dram_group_norm_params_from_torch", text)
+        expect(given.numel() == channels_per_device, text)
         rows = create_group_norm_weight_bias_rm.function(given, channels_per_device, 1)
         made.append(from_torch(rows, dtype=dtype, layout=Layout.ROW_MAJOR, device=device))
     found = made[0] if alone else made

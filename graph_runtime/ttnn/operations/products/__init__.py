@@ -1,6 +1,3 @@
-"""Matrix products.
+"""Matrix products, all in matmul."""
 
-Read: matmul, minimal.
-"""
-
-from . import matmul, minimal  # noqa: F401  (each makes its operations)
+from . import matmul  # noqa: F401  (makes its operations)

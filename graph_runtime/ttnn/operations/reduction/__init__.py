@@ -1,4 +1,4 @@
-"""Functions along rows: sums, extremes, running sums, draws.
+"""Functions along dimensions: sums, extremes, running sums, draws.
 
 Read: reductions, draws.
 """

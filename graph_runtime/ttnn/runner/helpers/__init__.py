@@ -1,2 +1,2 @@
-"""What tt-metal's tests import besides ttnn, written anew: comparisons, marks and random tensors. Where
-tt-metal's own files lie on the path, those are imported."""
+"""Modules that tt-metal's tests import besides ttnn, written anew: comparisons, marks and random tensors. If
+tt-metal's own files are on the path, these are imported instead."""

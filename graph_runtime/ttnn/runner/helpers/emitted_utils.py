@@ -1,6 +1,6 @@
-"""``utils`` of a script that tt-mlir's EmitPy wrote: tt-alchemist lays such a file beside the script, and
-this is found where it did not. Both generations of const-eval wrappers are here: with the results of an
-earlier call, and with a dict and a key."""
+"""``utils`` of a script that tt-mlir's EmitPy wrote. tt-alchemist puts such a file beside the script; if
+there is none, this module is imported. It has the const-eval wrappers of both generations of EmitPy: the
+wrappers of one generation take the results of an earlier call, those of the other a dict and a key."""
 
 from __future__ import annotations
 
@@ -10,19 +10,9 @@ from typing import Any
 from ... import interface as ttnn
 from ...errors import Unsupported
 
-__all__ = [
-    "DeviceGetter",
-    "constEvalFuncWrapper",
-    "constEvalFuncWrapperZeroArg",
-    "create_global_semaphore",
-    "execute_cpu_hoisted_function",
-    "get_scalar_from_tensor",
-    "load_tensor",
-]
-
 
 class DeviceGetter:
-    """The one device of a script: get_device opens it when it is first asked for."""
+    """The one device of a script. The first call of get_device opens it."""
 
     _instance: Any = None
     _mesh_shape: Any = None
@@ -33,8 +23,8 @@ class DeviceGetter:
 
     @classmethod
     def get_device(cls, mesh_shape: Sequence[int], fabric_config: Any = None) -> Any:
-        """A mesh of ``mesh_shape``. Raises ValueError for another shape than the first, Unsupported for more
-        than one chip. ``fabric_config`` joins chips, and there is one."""
+        """A mesh of ``mesh_shape``. Raises ValueError if an earlier call asked for another shape, Unsupported
+        for more than one chip. ``fabric_config`` has no effect on one chip."""
         mesh_shape = tuple(mesh_shape)
         if cls._instance is None or not cls._instance.is_open:
             shape = ttnn.MeshShape(mesh_shape)
@@ -49,8 +39,8 @@ class DeviceGetter:
 def constEvalFuncWrapper(
     function: Callable[..., Any], inputs: Any, kept: Any, key: Any = None, device: Any = None
 ) -> Any:
-    """What ``function(inputs)`` gave the first time. ``kept``: its results, or a dict that has them by
-    ``key``."""
+    """The result of the first call ``function(inputs)``; later calls return it again. ``kept``: results of an
+    earlier call, or, with ``key``, a dict that holds the results by key."""
     arguments = [inputs] if device is None else [inputs, device]
     return _once(function, arguments, kept, key)
 
@@ -58,7 +48,7 @@ def constEvalFuncWrapper(
 def constEvalFuncWrapperZeroArg(
     function: Callable[..., Any], kept: Any, key: Any = None, device: Any = None
 ) -> Any:
-    """The same of a function without tensors."""
+    """constEvalFuncWrapper for a function that takes no tensors."""
     return _once(function, [] if device is None else [device], kept, key)
 
 
@@ -78,7 +68,7 @@ def get_scalar_from_tensor(tensor: Any) -> int:
 
 
 def load_tensor(file_path: str, layout: Any, dtype: Any, device: Any, memory_config: Any) -> Any:
-    """A tensor of a file, in the given layout and type, on ``device`` if there is one."""
+    """A tensor from a file, in the given layout and type, on ``device`` unless that is None."""
     loaded = ttnn.load_tensor(file_path)
     if loaded.layout != layout:
         loaded = ttnn.to_layout(loaded, layout)
@@ -88,12 +78,13 @@ def load_tensor(file_path: str, layout: Any, dtype: Any, device: Any, memory_con
 
 
 def execute_cpu_hoisted_function(inputs: Any, function: Callable[..., Any], mesh_shape: Any = None) -> Any:
-    """``function`` of torch tensors, which the compiler left to the host; a tensor, or a tuple of them."""
+    """The results, a tensor or a tuple of tensors, of a function of torch tensors that the compiler left to
+    the host."""
     found = function(*[ttnn.to_torch(tensor) for tensor in inputs])
     made = [ttnn.from_torch(x) for x in (found if isinstance(found, (list, tuple)) else [found])]
     return made[0] if len(made) == 1 else tuple(made)
 
 
 def create_global_semaphore(input_tensor: Any) -> Any:
-    """Declined."""
+    """Raises Unsupported: semaphores are declined."""
     raise Unsupported("ttnn.create_global_semaphore is not supported", op="ttnn.create_global_semaphore")

@@ -1,5 +1,5 @@
-"""``loguru`` where it is not installed: ttnn's own wheel brings it, and its tutorials and tests begin with
-``from loguru import logger``. Lines go to stderr in loguru's default form."""
+"""A stand-in for ``loguru`` if that is not installed: ttnn's own wheel requires loguru, and tutorials and
+tests of ttnn begin with ``from loguru import logger``. Lines go to stderr in loguru's default form."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-__all__ = ["logger"]
-
-# loguru's levels and their order
+# loguru's levels and their numbers
 _LEVELS = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "SUCCESS": 25, "WARNING": 30, "ERROR": 40, "CRITICAL": 50}
 
 
 class Logger:
-    """loguru's methods; a sink is stderr or a callable. ``opt``, ``bind`` and ``patch`` return the same."""
+    """loguru's methods; a sink is stderr or a callable. ``opt``, ``bind`` and ``patch`` return the same
+    logger."""
 
     def __init__(self) -> None:
         self._sinks: dict[int, tuple[Any, int]] = {0: (None, _LEVELS["DEBUG"])}
         self._silent: set[str] = set()
 
     def log(self, level: Any, message: Any, *args: Any, **kwargs: Any) -> None:
-        """A line of a level, whose text is formatted where arguments are given."""
+        """Write a line of a level; the message is formatted if there are arguments."""
         self._write(level, message, args, kwargs)
 
     def _write(self, level: Any, message: Any, args: Any, kwargs: Any) -> None:
@@ -45,23 +44,26 @@ class Logger:
                 (sys.stderr.write if sink is None else sink)(line)
 
     def exception(self, message: Any, *args: Any, **kwargs: Any) -> None:
-        """An error's line, and the exception that is being handled."""
+        """Write a line of the level ERROR, and the exception that is being handled."""
         self._write("ERROR", message, args, kwargs)
         sys.stderr.write(traceback.format_exc())
 
     # **************** sinks ****************
 
     def add(self, sink: Any = None, *_: Any, level: Any = "DEBUG", **__: Any) -> int:
-        """Lines from ``level`` on go to a stream or a callable too. Raises ValueError for a file's name."""
+        """Also write lines of ``level`` and higher levels to a stream or a callable; return the number of
+        this sink. Raises ValueError for a file's name."""
         write = getattr(sink, "write", sink)
         if write is not None and not callable(write):
-            raise ValueError(f"files are loguru's own: pip install loguru, or give a stream, not {sink!r}")
+            raise ValueError(
+                f"writing to a file needs loguru: pip install loguru, or give a stream, not {sink!r}"
+            )
         number = max(self._sinks, default=-1) + 1
         self._sinks[number] = (write, _LEVELS.get(str(level).upper(), level if isinstance(level, int) else 0))
         return number
 
     def remove(self, number: int | None = None) -> None:
-        """Forget a sink, or all of them."""
+        """Remove the sink ``number``, or all sinks if ``number`` is None."""
         if number is None:
             self._sinks.clear()
         else:
@@ -83,7 +85,7 @@ class Logger:
         yield
 
     def catch(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function whose exceptions are logged and go no further."""
+        """A function that logs the exceptions of ``function`` and does not raise them."""
 
         @functools.wraps(function)
         def caught(*args: Any, **kwargs: Any) -> Any:

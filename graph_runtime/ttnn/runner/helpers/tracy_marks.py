@@ -1,12 +1,10 @@
-"""tracy's marks in a profile: none is recorded, so they do nothing."""
+"""Marks in tracy's profiles. They have no effect: no profile is recorded."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ...operations.declined import Absent
-
-__all__ = ["Profiler", "signpost"]
 
 
 def signpost(header: str, message: Any = None) -> None:
@@ -22,7 +20,7 @@ class Profiler:
 
 
 def __getattr__(name: str) -> Absent:
-    """tracy's own tools: each use of one says that it is not there."""
+    """Another name of tracy's, which raises Unsupported in each use."""
     if name.startswith("__"):
         raise AttributeError(name)
     return Absent(f"tracy.{name}")

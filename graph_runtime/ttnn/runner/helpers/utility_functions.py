@@ -1,5 +1,5 @@
-"""models.common.utility_functions as far as tests of operations use it: comparisons of torch tensors, and
-marks by architecture."""
+"""Functions of models.common.utility_functions that tests of operations use: comparisons of torch tensors,
+and marks by architecture."""
 
 from __future__ import annotations
 
@@ -13,44 +13,13 @@ import torch
 
 from ... import interface as ttnn
 
-__all__ = [
-    "comp_allclose",
-    "comp_allclose_and_pcc",
-    "comp_equal",
-    "comp_pcc",
-    "comp_ulp",
-    "divup",
-    "is_blackhole",
-    "is_grayskull",
-    "is_slow_dispatch",
-    "is_watcher_enabled",
-    "is_wormhole_b0",
-    "nearest_32",
-    "roundup",
-    "roundup32",
-    "run_for_blackhole",
-    "run_for_wormhole_b0",
-    "skip_for_blackhole",
-    "skip_for_grayskull",
-    "skip_for_n_dev",
-    "skip_for_n_or_less_dev",
-    "skip_for_slow_dispatch",
-    "skip_for_wormhole_b0",
-    "skip_with_watcher",
-    "torch2tt_tensor",
-    "torch_random",
-    "torch_random_with_zeros",
-    "tt2torch_tensor",
-    "ulp",
-]
-
 Compared = tuple[bool, Any]
 
 # **************** comparisons ****************
 
 
 def comp_equal(golden: Any, calculated: Any) -> Compared:
-    """Whether all elements are equal, and how far they are apart at most."""
+    """(whether all elements are equal, text with their greatest and mean distance)."""
     calculated = calculated.to(golden.dtype)
     return torch.equal(golden, calculated), _apart(golden, calculated)
 
@@ -63,7 +32,8 @@ def _apart(golden: Any, calculated: Any) -> str:
 
 
 def comp_allclose(golden: Any, calculated: Any, rtol: float = 1e-05, atol: float = 1e-08) -> Compared:
-    """torch.allclose with equal NaN, and how far they are apart at most."""
+    """(result of torch.allclose, in which NaN counts as equal to NaN; text with the greatest and mean
+    distance)."""
     calculated = calculated.to(golden.dtype)
     return torch.allclose(golden, calculated, rtol, atol, True), _apart(golden, calculated)
 
@@ -74,8 +44,8 @@ def _numbers(x: Any) -> np.ndarray:
 
 
 def comp_pcc(golden: Any, calculated: Any, pcc: float = 0.99) -> Compared:
-    """Whether Pearson's correlation is ``pcc`` at least, and what it is. Numbers that are not finite count as
-    0; one tensor of zeros beside another that has none, or of NaN alone, is wrong."""
+    """(whether Pearson's correlation is at least ``pcc``, the correlation). Numbers that are not finite
+    count as 0. The result is False if only one of the tensors is all zeros or all NaN."""
     none = [bool(torch.isnan(x.float()).all()) and x.numel() > 0 for x in (golden, calculated)]
     if any(none):
         return all(none), 1.0 if all(none) else 0.0
@@ -93,14 +63,15 @@ def comp_pcc(golden: Any, calculated: Any, pcc: float = 0.99) -> Compared:
 def comp_allclose_and_pcc(
     golden: Any, calculated: Any, rtol: float = 1e-05, atol: float = 1e-08, pcc: float = 0.99
 ) -> Compared:
-    """Both comparisons."""
+    """comp_allclose and comp_pcc together; both must be true."""
     correlated, found = comp_pcc(golden, calculated, pcc)
     close, text = comp_allclose(golden, calculated, rtol, atol)
     return correlated and close, f"{text}, PCC: {found}"
 
 
 def ulp(x: Any) -> Any:
-    """The distance of each element's magnitude to the next one up, at the greatest to the one before."""
+    """The distance of each element's magnitude to the next larger float; for the greatest float to the next
+    smaller one."""
     size = x.abs()
     up = torch.nextafter(size, torch.full_like(size, torch.inf))
     down = torch.nextafter(size, torch.zeros_like(size))
@@ -108,7 +79,8 @@ def ulp(x: Any) -> Any:
 
 
 def comp_ulp(golden: Any, calculated: Any, ulp_threshold: float, allow_nonfinite: bool = False) -> Compared:
-    """Whether no element is further from the golden one than so many of its units in the last place."""
+    """(whether each element is within ``ulp_threshold`` units in the last place of the golden element,
+    text)."""
     if not allow_nonfinite and not torch.all(torch.isfinite(calculated)):
         return False, "Calculated tensor contains non-finite values"
     finite = torch.isfinite(golden)
@@ -145,7 +117,7 @@ nearest_32 = _nearest_32 = roundup32
 
 
 def torch_random(shape: Any, low: float, high: float, dtype: Any) -> Any:
-    """Random numbers of low .. high."""
+    """Uniform random numbers from ``low`` to ``high``."""
     if dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
         return torch.zeros(shape, dtype=dtype).uniform_(low, high)
     return torch.randint(int(low), int(high), shape, dtype=dtype)
@@ -154,7 +126,7 @@ def torch_random(shape: Any, low: float, high: float, dtype: Any) -> Any:
 def torch_random_with_zeros(
     shape: Any, low: float, high: float, dtype: Any, zero_fraction: float = 0.1
 ) -> Any:
-    """The same with zeros among them."""
+    """torch_random, with the share ``zero_fraction`` of the numbers replaced by zeros."""
     made = torch_random(shape, low, high, dtype)
     made[torch.rand(shape) < zero_fraction] = 0
     return made
@@ -168,7 +140,8 @@ def torch2tt_tensor(
     dtype: Any = None,
     **_: Any,
 ) -> Any:
-    """A torch tensor on a device, with four dimensions, bfloat16 tiles in DRAM unless others are named."""
+    """A torch tensor as a ttnn tensor of four dimensions on a device, by default in bfloat16 tiles in
+    DRAM."""
     shape = (1,) * (4 - tensor.dim()) + tuple(tensor.shape)
     return ttnn.from_torch(
         tensor.reshape(shape),

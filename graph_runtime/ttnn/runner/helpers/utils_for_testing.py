@@ -1,4 +1,4 @@
-"""tests.ttnn.utils_for_testing: asserts with tt-metal's thresholds on torch or ttnn tensors."""
+"""tests.ttnn.utils_for_testing: assertions about torch or ttnn tensors, with tt-metal's thresholds."""
 
 from __future__ import annotations
 
@@ -8,26 +8,9 @@ import numpy as np
 import torch
 
 from ... import interface as ttnn
-from .utility_functions import comp_allclose, comp_equal, comp_pcc, comp_ulp, divup, roundup
-
-__all__ = [
-    "assert_allclose",
-    "assert_equal",
-    "assert_numeric_metrics",
-    "assert_relative_frobenius",
-    "assert_with_pcc",
-    "assert_with_ulp",
-    "check_with_pcc",
-    "check_with_pcc_without_tensor_printout",
-    "comp_relative_frobenius",
-    "divup",
-    "flush_subnormal_values_to_zero",
-    "generate_all_bfloat16_bitpatterns",
-    "maybe_trace",
-    "roundup",
-    "tt_dtype_to_np_dtype",
-    "tt_dtype_to_torch_dtype",
-]
+from .utility_functions import comp_allclose, comp_equal, comp_pcc, comp_ulp
+from .utility_functions import divup as divup
+from .utility_functions import roundup as roundup
 
 tt_dtype_to_torch_dtype = {
     ttnn.uint8: torch.uint8,
@@ -52,7 +35,7 @@ _SIGNED = {torch.uint16: torch.int32, torch.uint32: torch.int64}
 
 
 def _plain(x: Any) -> Any:
-    """A torch tensor that torch can compute with."""
+    """A torch tensor in a dtype that torch can compute with."""
     x = ttnn.to_torch(x) if isinstance(x, ttnn.Tensor) else x
     return x.to(_SIGNED[x.dtype]) if x.dtype in _SIGNED else x
 
@@ -65,7 +48,7 @@ def _both(expected: Any, actual: Any) -> tuple[Any, Any]:
 
 
 def check_with_pcc(expected: Any, actual: Any, pcc: float = 0.9999) -> tuple[bool, Any]:
-    """Whether shapes are equal and the correlation is high enough; no assert."""
+    """(whether shapes are equal and the correlation is at least ``pcc``, the correlation or the error)."""
     expected, actual = _plain(expected), _plain(actual)
     if list(expected.shape) != list(actual.shape):
         return (
@@ -100,7 +83,8 @@ def assert_allclose(expected: Any, actual: Any, rtol: float = 1e-05, atol: float
 def assert_with_ulp(
     expected: Any, actual: Any, ulp_threshold: float = 10, allow_nonfinite: bool = False
 ) -> tuple[bool, Any]:
-    """bfloat8_b counts as bfloat16."""
+    """Raise AssertionError if elements differ by more than ``ulp_threshold`` units in the last place;
+    bfloat8_b counts as bfloat16."""
     narrow = isinstance(actual, ttnn.Tensor) and actual.dtype is ttnn.bfloat8_b
     expected, actual = _both(expected, actual)
     actual = actual.bfloat16() if narrow else actual
@@ -135,7 +119,7 @@ def assert_numeric_metrics(
     check_ulp: bool = False,
     assert_on_fail: bool = True,
 ) -> tuple[bool, str]:
-    """Each check that is on must pass. Correlation is left out for one element."""
+    """Run the checks that are enabled; all must pass. The correlation is not checked for a single element."""
     expected, actual = _both(expected, actual)
     actual = actual.to(expected.dtype)
     found = []
@@ -155,19 +139,19 @@ def assert_numeric_metrics(
 
 
 def generate_all_bfloat16_bitpatterns(dtype: Any = torch.bfloat16) -> Any:
-    """All 65536 numbers of bfloat16, 256x256."""
+    """The numbers of all 65536 bit patterns of bfloat16, 256x256."""
     bits = torch.arange(0, 1 << 16, dtype=torch.int32).to(torch.int16)
     return bits.view(torch.bfloat16).reshape(256, 256).to(dtype)
 
 
 def flush_subnormal_values_to_zero(tensor: Any) -> Any:
-    """Numbers below 2^-126 as 0, in place."""
+    """Replace numbers whose magnitude is below 2^-126 by 0, in place."""
     tensor[tensor.abs() < 2.0**-126] = 0.0
     return tensor
 
 
 def maybe_trace(op: Any, enable_trace: bool, device: Any) -> Any:
-    """What ``op`` makes; with ``enable_trace`` by a replay of its trace."""
+    """The result of ``op``; with ``enable_trace`` the result that a replay of the trace of ``op`` gives."""
     made = op()
     if not enable_trace:
         return made

@@ -1,33 +1,32 @@
 """com.microsoft's attention: Attention, MultiHeadAttention and GroupQueryAttention with their caches and
 masks, and RotaryEmbedding. The definitions are those of ONNX Runtime's docs/ContribOperators.md.
 
-A present cache holds the past one and the new keys: where a past buffer is not full, the new keys follow its
-last real one, as ONNX Runtime has them, and what lies behind is undefined.
+A present cache holds the past cache and the new keys. In a past buffer that is not full, the new keys follow
+the last valid key, as in ONNX Runtime, and the rest of the buffer is undefined.
 """
 
 from __future__ import annotations
 
 import math
+from functools import reduce
 from itertools import pairwise
+from operator import add
 
 import numpy as np
 
+from .....compositions.attention import repeat_heads, visible
+from .....compositions.rotary import rotate
+from .....ir.value import where
 from ...context import Context, Results, converter
 from ...tape import TapeValue
-from ..attention import _heads, _repeated
+from ..attention import _flat, _heads
 from .ops import CONTRIB
 
-_MASKED = -10000.0  # what ONNX Runtime adds to the scores of masked keys where mask_filter_value does not say
-
-
-def _flat(ctx: Context, y: TapeValue) -> TapeValue:
-    """[batch, heads, length, size] -> [batch, length, heads * size]."""
-    b, h, s, d = y.shape
-    return ctx.reshape(ctx.transpose(y, [0, 2, 1, 3]), (b, s, h * d))
+_MASKED = -10000.0  # ONNX Runtime's default of mask_filter_value, added to the scores of masked keys
 
 
 def _part(ctx: Context, x: TapeValue, axis: int, index: int) -> TapeValue:
-    """x at one index of an axis, which goes."""
+    """x at one index of an axis; the axis is removed."""
     return ctx.reshape(ctx.slice(x, axis, index, index + 1), (*x.shape[:axis], *x.shape[axis + 1 :]))
 
 
@@ -36,7 +35,7 @@ def _joined(ctx: Context, past: TapeValue | None, new: TapeValue) -> TapeValue:
 
 
 def _positions(ctx: Context, count: int) -> TapeValue:
-    """int32 [1, 1, 1, count]: 0, 1, 2, ..."""
+    """int32 [1, 1, 1, count] with the numbers 0, 1, 2, ..."""
     ctx.fits(count)
     return ctx.const(np.arange(count, dtype=np.int32).reshape(1, 1, 1, count))
 
@@ -44,57 +43,59 @@ def _positions(ctx: Context, count: int) -> TapeValue:
 def _padding(
     ctx: Context, mask: TapeValue | None, like: TapeValue, rows: int, total: int
 ) -> TapeValue | None:
-    """What a mask of keys adds to the scores. [batch]: so many keys count; [2 * batch]: ends and starts of
-    those that count; [batch, keys] and [batch, queries, keys]: those that are not 0."""
-    low = ctx.scalar(ctx.attr("mask_filter_value", _MASKED), like)
+    """Bias from a mask of keys; None without a mask. A mask [batch] has the number of valid keys of each
+    sequence. A mask [2 * batch] has the ends of the valid keys, then their starts. Masks [batch, keys] and
+    [batch, queries, keys] are not 0 at valid keys."""
+    low = ctx.attr("mask_filter_value", _MASKED)
     if mask is None:
         return None
-    batch, mask = like.shape[0], ctx.cast(mask, "int32")
+    batch, mask = like.shape[0], mask.cast("int32")
     if mask.rank == 1 and mask.shape[0] in (batch, 2 * batch):
         keys, column = _positions(ctx, total), (batch, 1, 1, 1)
-        counts = ctx.op("less", keys, ctx.reshape(ctx.slice(mask, 0, 0, batch), column))
+        counts = keys < ctx.reshape(ctx.slice(mask, 0, 0, batch), column)
         if mask.shape[0] == 2 * batch:
             start = ctx.reshape(ctx.slice(mask, 0, batch, 2 * batch), column)
-            counts = ctx.op("logical_and", counts, ctx.op("greater_equal", keys, start))
+            counts = counts & (keys >= start)
     elif mask.shape == (batch, total):
-        counts = ctx.cast(ctx.reshape(mask, (batch, 1, 1, total)), "bool")
+        counts = ctx.reshape(mask, (batch, 1, 1, total)).cast("bool")
     elif mask.shape == (batch, rows, total):
-        counts = ctx.cast(ctx.reshape(mask, (batch, 1, rows, total)), "bool")
+        counts = ctx.reshape(mask, (batch, 1, rows, total)).cast("bool")
     else:
         ctx.fail(f"a mask of {mask.type} does not fit {batch} x {rows} queries and {total} keys")
-    return ctx.op("where", counts, ctx.scalar(0, like), low)
+    return where(counts, like.scalar(0), low)
 
 
 def _causal(ctx: Context, like: TapeValue, rows: int, total: int) -> TapeValue | None:
-    """What ``unidirectional`` adds to the scores: a query sees the keys up to its own."""
+    """Bias of the attribute ``unidirectional``, with which a query sees the keys up to its own position; None
+    without the attribute."""
     if not ctx.attr("unidirectional", 0):
         return None
     ctx.fits(rows, total)
-    ahead = np.arange(total) - (np.arange(rows)[:, None] + total - rows)
-    return ctx.filled((rows, total), lambda: np.where(ahead > 0, -math.inf, 0), like.dtype, "the causal mask")
+    seen = visible(rows, total, total - rows)
+    return ctx.filled((rows, total), lambda: np.where(seen, 0, -math.inf), like.dtype, "the causal mask")
 
 
 def _attend(
     ctx: Context, q: TapeValue, k: TapeValue, v: TapeValue, parts: list[TapeValue | None], scale: float
 ) -> TapeValue:
-    """[batch, length, heads * size]; ``parts`` are added to the scores."""
+    """Result [batch, length, heads * size] of attention; ``parts`` are added to the scores."""
     given = [part for part in parts if part is not None]
-    bias = (ctx.each("add", *given),) if given else ()
+    bias = (reduce(add, given),) if given else ()
     scale = scale or 1 / math.sqrt(q.shape[3])
     return _flat(ctx, ctx.op("attention", q, k, v, *bias, scale=scale, causal=False))
 
 
 @converter("Attention", domain=CONTRIB, limits="no shared cache buffers, no rotation")
 def _attention(ctx: Context) -> Results:
-    x, weights, heads = ctx.input(0), ctx.input(1), ctx.attr("num_heads")
+    x, weights, heads = ctx.input(0), ctx.input(1), ctx.attr("num_heads", int)
     if ctx.attr("do_rotary", 0) or ctx.attr("past_present_share_buffer", 0) or ctx.has(6):
         ctx.fail("do_rotary and past_present_share_buffer are not supported")
-    sizes = list(ctx.attr("qkv_hidden_sizes", None) or [weights.shape[1] // 3] * 3)
-    made = ctx.op("matmul", x, weights)
-    made = made if not ctx.has(2) else ctx.op("add", made, ctx.input(2))
+    sizes = list(ctx.attr("qkv_hidden_sizes", []) or [weights.shape[1] // 3] * 3)
+    made = x @ weights
+    made = made + ctx.input(2) if ctx.has(2) else made
     ends = np.cumsum([0, *sizes])
     if len(sizes) != 3 or ends[3] != weights.shape[1] or any(size % heads for size in sizes):
-        ctx.fail(f"weights of {weights.type} are not those of {heads} heads and sizes {sizes}")
+        ctx.fail(f"weights of {weights.type} do not fit {heads} heads and sizes {sizes}")
     q, k, v = (_heads(ctx, ctx.slice(made, 2, int(a), int(b)), heads) for a, b in pairwise(ends))
     present = None
     if ctx.has(4):
@@ -107,8 +108,9 @@ def _attention(ctx: Context) -> Results:
 
 
 def _multi_head_inputs(ctx: Context, heads: int) -> tuple[TapeValue, TapeValue, TapeValue]:
-    """q, k and v of [batch, heads, length, size] from their forms: three tensors, keys and values that have
-    heads already, values packed with the keys, all packed with the queries. With their parts of the bias."""
+    """(q, k, v), each [batch, heads, length, size]. The bias is added to each, except to keys and values that
+    are already split into heads. The inputs have one of four forms: three tensors; keys and values that are
+    already split into heads; keys and values in one tensor; queries, keys and values in one tensor."""
     q, k, v, bias = ctx.input(0), ctx.optional(1), ctx.optional(2), ctx.optional(3)
     if q.rank == 5:  # [batch, length, heads, 3, size]
         parts = [ctx.transpose(_part(ctx, q, 3, i), [0, 2, 1, 3]) for i in range(3)]
@@ -124,15 +126,15 @@ def _multi_head_inputs(ctx: Context, heads: int) -> tuple[TapeValue, TapeValue, 
     for part, given in zip(parts, (q, k, v), strict=True):
         wide = heads * part.shape[3]
         own = ctx.reshape(ctx.slice(bias, 0, start, start + wide), (heads, 1, part.shape[3]))
-        has_heads = given is not None and given.rank == 4  # those of another layer's cache have it already
-        made.append(part if has_heads else ctx.op("add", part, own))
+        has_heads = given is not None and given.rank == 4  # the cache of a cross-attention is already split
+        made.append(part if has_heads else part + own)
         start += wide
     return made[0], made[1], made[2]
 
 
 @converter("MultiHeadAttention", domain=CONTRIB, limits="no shared cache buffers, no beams")
 def _multi_head(ctx: Context) -> Results:
-    heads = ctx.attr("num_heads")
+    heads = ctx.attr("num_heads", int)
     if ctx.has(8) or ctx.has(9):
         ctx.fail("past_sequence_length and cache_indirection are not supported")
     q, k, v = _multi_head_inputs(ctx, heads)
@@ -148,23 +150,10 @@ def _multi_head(ctx: Context) -> Results:
 def _rotated(
     ctx: Context, x: TapeValue, cos: TapeValue, sin: TapeValue, positions: TapeValue, interleaved: bool
 ) -> TapeValue:
-    """x [batch, heads, length, size] turned by the angles of positions [batch or 1, length]. ``cos`` and
-    ``sin`` [positions, half of what is turned]."""
-    size = 2 * cos.shape[1]
+    """x [batch, heads, length, size] rotated by the angles at ``positions`` [batch or 1, length]. ``cos`` and
+    ``sin`` are [positions, half the number of rotated features]."""
     cos, sin = (ctx.op("unsqueeze", ctx.op("take", v, positions, axis=0), axes=[1]) for v in (cos, sin))
-    if interleaved:
-        first, second = ctx.slice(x, 3, 0, size, 2), ctx.slice(x, 3, 1, size, 2)
-    else:
-        first, second = ctx.slice(x, 3, 0, size // 2), ctx.slice(x, 3, size // 2, size)
-    real = ctx.op("subtract", ctx.op("multiply", first, cos), ctx.op("multiply", second, sin))
-    imag = ctx.op("add", ctx.op("multiply", first, sin), ctx.op("multiply", second, cos))
-    if interleaved:
-        turned = ctx.reshape(ctx.stack([real, imag], 4), (*x.shape[:3], size))
-    else:
-        turned = ctx.op("concatenate", real, imag, axis=3)
-    if size == x.shape[3]:
-        return turned
-    return ctx.op("concatenate", turned, ctx.slice(x, 3, size, x.shape[3]), axis=3)
+    return rotate(x, cos, sin, interleaved)
 
 
 @converter("RotaryEmbedding", domain=CONTRIB)
@@ -172,15 +161,15 @@ def _rotary(ctx: Context) -> Results:
     x, positions, cos, sin = (ctx.input(i) for i in range(4))
     ctx.ignore("is_packed_batching", "max_position")
     if ctx.attr("scale", 1.0) != 1.0:
-        ctx.fail("scale is not 1")
+        ctx.fail("only scale 1 is supported")
     heads, size, flat = ctx.attr("num_heads", 0), ctx.attr("rotary_embedding_dim", 0), x.rank == 3
     if flat:
         heads = heads or x.shape[2] // (size or 2 * cos.shape[1])
         x = _heads(ctx, x, heads)
     batch, length = x.shape[0], x.shape[2]
-    if positions.type.size == 1 and positions.rank <= 1:  # where the first one is
+    if positions.type.size == 1 and positions.rank <= 1:  # a single number is the first position
         ahead = ctx.const(np.arange(length, dtype=np.int64).reshape(1, length))
-        positions = ctx.op("add", ctx.cast(ctx.reshape(positions, (1, 1)), "int64"), ahead)
+        positions = ctx.reshape(positions, (1, 1)).cast("int64") + ahead
     elif positions.shape != (batch, length):
         ctx.fail(f"position_ids of {positions.type} do not fit {batch} x {length}")
     made = _rotated(ctx, x, cos, sin, positions, bool(ctx.attr("interleaved", 0)))
@@ -189,20 +178,21 @@ def _rotary(ctx: Context) -> Results:
 
 @converter("GroupQueryAttention", domain=CONTRIB, limits="no quantized cache")
 def _group_query(ctx: Context) -> Results:
-    """The length of a past is known at run time only: seqlens_k is a sequence's number of keys, less one."""
-    heads, groups = ctx.attr("num_heads"), ctx.attr("kv_num_heads")
+    """The number of past keys is known only at run time: seqlens_k is the number of keys of each sequence,
+    minus one."""
+    heads, groups = ctx.attr("num_heads", int), ctx.attr("kv_num_heads", int)
     ctx.ignore("qk_output", "k_quant_type", "v_quant_type", "kv_cache_bit_width")
     if ctx.attr("smooth_softmax", 0) > 0 or any(ctx.has(i) for i in range(11, 14)):
         ctx.fail("smooth_softmax, head_sink and quantized caches are not supported")
     q, k, v = _grouped_inputs(ctx, heads, groups)
     batch, length, past = q.shape[0], q.shape[2], ctx.optional(3)
     held = past.shape[2] if past is not None else 0
-    keys = ctx.reshape(ctx.cast(ctx.input(5), "int32"), (batch, 1, 1, 1))
-    real = ctx.op("subtract", keys, ctx.scalar(length - 1, keys))  # of the past
-    if not held:  # a first run: shorter sequences have their padding behind
+    keys = ctx.reshape(ctx.input(5).cast("int32"), (batch, 1, 1, 1))
+    real = keys - (length - 1)  # number of valid keys of the past
+    if not held:  # in the first run, shorter sequences are padded at the end
         real = ctx.const(np.zeros((batch, 1, 1, 1), np.int32))
     if ctx.attr("do_rotary", 0):
-        at = ctx.op("add", ctx.reshape(real, (batch, 1)), ctx.const(np.arange(length, dtype=np.int32)))
+        at = ctx.reshape(real, (batch, 1)) + ctx.const(np.arange(length, dtype=np.int32))
         at = ctx.input(9) if ctx.has(9) else at
         turn = bool(ctx.attr("rotary_interleaved", 0))
         q, k = (_rotated(ctx, x, ctx.input(7), ctx.input(8), at, turn) for x in (q, k))
@@ -210,21 +200,23 @@ def _group_query(ctx: Context) -> Results:
         ctx.ignore("rotary_interleaved")
     k, v = (_cached(ctx, ctx.optional(3 + i), new, real) for i, new in enumerate((k, v)))
     present, total, times = (k, v), k.shape[2], heads // groups
-    k, v = (_repeated(ctx, x, times) for x in present)
+    k, v = (repeat_heads(x, times) for x in present)
     allowed = _visible(ctx, real, length, total)
-    parts = [ctx.op("where", allowed, ctx.scalar(0, q), ctx.scalar(-math.inf, q)), _fitting(ctx, total)]
+    bias = ctx.optional(10)
+    if bias is not None and bias.shape[3] != total:
+        ctx.fail(f"attention_bias of {bias.type} does not fit {total} keys")
+    parts = [where(allowed, q.scalar(0), -math.inf), bias]
     scale, softcap = ctx.attr("scale", 0.0) or 1 / math.sqrt(q.shape[3]), ctx.attr("softcap", 0.0)
     if not softcap:
         return _attend(ctx, q, k, v, parts, scale), *present
-    scores = ctx.op("multiply", ctx.op("matmul", q, k, transpose_b=True), ctx.scalar(scale / softcap, q))
-    scores = ctx.op("multiply", ctx.op("tanh", scores), ctx.scalar(softcap, q))
-    scores = ctx.each("add", scores, *(part for part in parts if part is not None))
-    return _flat(ctx, ctx.op("matmul", ctx.op("softmax", scores, axis=-1), v)), *present
+    scores = ctx.op("matmul", q, k, transpose_b=True) * (scale / softcap)
+    scores = reduce(add, (part for part in parts if part is not None), scores.tanh() * softcap)
+    return _flat(ctx, ctx.op("softmax", scores, axis=-1) @ v), *present
 
 
 def _grouped_inputs(ctx: Context, heads: int, groups: int) -> tuple[TapeValue, TapeValue, TapeValue]:
     q, k, v = ctx.input(0), ctx.optional(1), ctx.optional(2)
-    if k is None or v is None:  # packed: queries of all heads, keys, values
+    if k is None or v is None:  # one tensor has the heads of queries, keys and values
         size = q.shape[2] // (heads + 2 * groups)
         ends = [0, heads * size, (heads + groups) * size, (heads + 2 * groups) * size]
         q, k, v = (ctx.slice(q, 2, a, b) for a, b in pairwise(ends))
@@ -232,35 +224,26 @@ def _grouped_inputs(ctx: Context, heads: int, groups: int) -> tuple[TapeValue, T
 
 
 def _cached(ctx: Context, past: TapeValue | None, new: TapeValue, real: TapeValue) -> TapeValue:
-    """The past's real keys and the new ones behind them: [batch, heads, held + length, size]."""
+    """Cache [batch, heads, held + length, size]: the valid keys of the past, followed by the new keys."""
     if past is None or not past.shape[2]:
         return new
     both = ctx.op("concatenate", past, new, axis=2)
     batch, heads, total, size = both.shape
     held = past.shape[2]
     at = ctx.const(np.arange(total, dtype=np.int32).reshape(1, 1, total, 1))
-    moved = ctx.op("subtract", ctx.op("add", at, ctx.scalar(held, at)), real)
-    moved = ctx.op("minimum", moved, ctx.scalar(total - 1, at))
-    index = ctx.op("where", ctx.op("less", at, real), at, moved)
-    index = ctx.expand(ctx.cast(index, "int64"), (batch, heads, total, size))
+    moved = (at + held - real).minimum(total - 1)
+    index = where(at < real, at, moved)
+    index = ctx.expand(index.cast("int64"), (batch, heads, total, size))
     return ctx.op("take_along_axis", both, index, axis=2)
 
 
 def _visible(ctx: Context, real: TapeValue, length: int, total: int) -> TapeValue:
-    """bool [batch, 1, length, total]: keys up to the query's own, and in its window."""
+    """Mask bool [batch, 1, length, total]: true for the keys that a query sees, which are those up to its own
+    position within its window."""
     ctx.fits(length, total)
-    own = ctx.op("add", real, ctx.const(np.arange(length, dtype=np.int32).reshape(1, 1, length, 1)))
+    own = real + ctx.const(np.arange(length, dtype=np.int32).reshape(1, 1, length, 1))
     keys, window = _positions(ctx, total), ctx.attr("local_window_size", -1)
-    allowed = ctx.op("less_equal", keys, own)
+    allowed = keys <= own
     if window > 0:
-        first = ctx.op("subtract", own, ctx.scalar(window, own))
-        allowed = ctx.op("logical_and", allowed, ctx.op("greater", keys, first))
+        allowed = allowed & (keys > own - window)
     return allowed
-
-
-def _fitting(ctx: Context, total: int) -> TapeValue | None:
-    """attention_bias, of which columns behind the keys are left out."""
-    bias = ctx.optional(10)
-    if bias is not None and bias.shape[3] != total:
-        ctx.fail(f"attention_bias of {bias.type} does not fit {total} keys")
-    return bias

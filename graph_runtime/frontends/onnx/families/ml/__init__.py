@@ -1,6 +1,7 @@
-"""ai.onnx.ml: classical models (linear, support vectors, features) and ensembles of trees.
+"""Converters of ai.onnx.ml: classical models (linear models, support vectors, features) and ensembles of
+trees.
 
-Read scores (what classifiers and regressors share), classical and trees.
+Read scores (shared by classifiers and regressors), classical and trees.
 """
 
 from . import classical, trees

@@ -1,5 +1,5 @@
-"""What ai.onnx.ml's classifiers and regressors share: their input as one matrix, labels, and what becomes of
-scores. Where ONNX is vague, it is as ONNX Runtime does it, which all exporters are written for."""
+"""Parts shared by ai.onnx.ml's classifiers and regressors: the input as one matrix, labels, transforms of
+scores. Where ONNX is vague, these parts follow ONNX Runtime, because all exporters write files for it."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 import numpy as np
 
 from .....base import dtypes
+from .....compositions.special import erfinv_winitzki
+from .....ir.value import where
 from ...context import Context
 from ...tape import TapeValue
-from ..reduce import softmax
 
 CLASSICAL = "ai.onnx.ml"
 
-_PROBIT = 0.147  # of Winitzki's approximation of the inverse error function, as ONNX Runtime takes it
-_NEAR_ZERO = 1e-7  # what SOFTMAX_ZERO counts as zero
+_NEAR_ZERO = 1e-7  # greatest magnitude that SOFTMAX_ZERO treats as zero
 
 
 def features(ctx: Context, keep_double: bool = False) -> TapeValue:
-    """[rows, features] of input 0, float32; float64 stays where ``keep_double``."""
+    """Input 0 as [rows, features] in float32; with ``keep_double`` a float64 input stays float64."""
     x = ctx.input(0)
     if x.rank not in (1, 2):
         ctx.fail(f"X of {x.type}: one or two dimensions are supported")
     x = x if x.rank == 2 else ctx.reshape(x, (1, x.shape[0]))
-    return x if keep_double and is_double(x) else ctx.cast(x, "float32")
+    return x if keep_double and is_double(x) else x.cast("float32")
 
 
 def is_double(x: TapeValue) -> bool:
@@ -34,7 +34,7 @@ def is_double(x: TapeValue) -> bool:
 
 
 def labels_of(ctx: Context, ints: str, strings: str = "classlabels_strings") -> np.ndarray:
-    """[classes], int64 or texts."""
+    """Labels [classes], as int64 or texts."""
     texts, numbers = ctx.attr(strings, None), ctx.attr(ints, None)
     if texts and numbers:
         ctx.fail(f"both {ints} and {strings} are given")
@@ -42,81 +42,70 @@ def labels_of(ctx: Context, ints: str, strings: str = "classlabels_strings") -> 
 
 
 def chosen(ctx: Context, positive: TapeValue, labels: np.ndarray) -> TapeValue:
-    """[rows]: the second label where ``positive``, else the first."""
+    """Labels [rows]: the second label where ``positive`` holds, else the first."""
     second, first = (ctx.const(labels[i : i + 1]) for i in (1, 0))
-    return ctx.op("where", ctx.reshape(positive, (positive.shape[0],)), second, first)
+    return where(ctx.reshape(positive, (positive.shape[0],)), second, first)
 
 
 def best(ctx: Context, scores: TapeValue, labels: np.ndarray) -> TapeValue:
-    """[rows]: the label of the greatest score, the first of equal ones."""
+    """Labels [rows] of the greatest score in each row; of equal scores the first counts."""
     at = ctx.op("argmax", scores, axis=1, keepdims=False, select_last_index=False)
     return ctx.op("take", ctx.const(labels), at, axis=0)
 
 
 def transformed(ctx: Context, scores: TapeValue, how: str) -> TapeValue:
-    """[rows, classes] after the attribute post_transform."""
+    """Scores [rows, classes] after the transform that the attribute post_transform names."""
     if how == "NONE":
         return scores
     if how == "LOGISTIC":
-        return ctx.op("sigmoid", scores)
+        return scores.sigmoid()
     if how == "SOFTMAX":
-        return softmax(ctx, scores, 1)
+        return scores.op("softmax", axis=1)
     if how == "SOFTMAX_ZERO":
-        return _softmax_zero(ctx, scores)
+        return _softmax_zero(scores)
     if how == "PROBIT":
-        return probit(ctx, scores)
+        return probit(scores)
     ctx.fail(f"post_transform {how!r} is not supported")
 
 
 def two_classes(ctx: Context, score: TapeValue, how: str, mixed: bool) -> TapeValue:
-    """[rows, 2] of the one score [rows, 1] of two classes, the second one's behind: 1 - s and s, or -s and s
-    where weights are ``mixed`` in sign."""
+    """[rows, 2]: scores of both classes from s [rows, 1], the second class's score. The first class's score
+    is 1 - s, or -s if the weights have ``mixed`` signs."""
     if how == "PROBIT":
         ctx.fail("post_transform PROBIT of one score for two classes")
     if how == "LOGISTIC":
-        other, score = ctx.op("sigmoid", ctx.op("negative", score)), ctx.op("sigmoid", score)
+        other, score = (-score).sigmoid(), score.sigmoid()
     elif not mixed:
-        other = ctx.op("subtract", ctx.scalar(1, score), score)
+        other = 1 - score
     else:
-        other = ctx.op("negative", score)
+        other = -score
     return ctx.op("concatenate", other, score, axis=1)
 
 
-def probit(ctx: Context, p: TapeValue) -> TapeValue:
-    """sqrt(2) * erfinv(2 p - 1), erfinv by Winitzki's formula (its error is below 0.002)."""
-
-    def number(value: float) -> TapeValue:
-        return ctx.scalar(value, p)
-
-    x = ctx.op("subtract", ctx.op("multiply", p, number(2)), number(1))
-    log = ctx.op("log", ctx.op("multiply", ctx.op("subtract", number(1), x), ctx.op("add", number(1), x)))
-    half = ctx.op("add", ctx.op("multiply", log, number(0.5)), number(2 / (math.pi * _PROBIT)))
-    inner = ctx.op("subtract", ctx.op("square", half), ctx.op("multiply", log, number(1 / _PROBIT)))
-    root = ctx.op("sqrt", ctx.op("subtract", ctx.op("sqrt", inner), half))
-    return ctx.op("multiply", ctx.op("multiply", ctx.op("sign", x), root), number(math.sqrt(2)))
+def probit(p: TapeValue) -> TapeValue:
+    """sqrt(2) * erfinv(2 p - 1) by Winitzki's formula, as in ONNX Runtime; its error is below 0.002."""
+    x = p * 2 - 1
+    return erfinv_winitzki(x, (1 - x) * (1 + x)) * math.sqrt(2)
 
 
-def greatest(ctx: Context, x: TapeValue) -> TapeValue:
-    """[rows, 1]: the greatest number of each row, NaN aside, at least the lowest float."""
-    lowest = ctx.scalar(float(np.finfo(np.float32).min), x)
-    return ctx.op(
-        "max", ctx.op("where", ctx.op("greater", x, lowest), x, lowest), axes=(x.rank - 1,), keepdims=True
-    )
+def greatest(x: TapeValue) -> TapeValue:
+    """The greatest number [rows, 1] of each row, ignoring NaN; at least the lowest float."""
+    lowest = float(np.finfo(np.float32).min)
+    return where(x > lowest, x, lowest).max((x.rank - 1,))
 
 
-def _softmax_zero(ctx: Context, scores: TapeValue) -> TapeValue:
-    """Softmax, but what is zero is not counted as exp(0), and NaN not at all."""
-    top = greatest(ctx, scores)
-    large = ctx.op("greater", ctx.op("abs", scores), ctx.scalar(_NEAR_ZERO, scores))
-    small = ctx.op("multiply", scores, ctx.op("exp", ctx.op("negative", top)))
-    counted = ctx.op("exp", ctx.op("subtract", scores, top))
-    total = ctx.op("where", large, counted, ctx.scalar(0, scores))
-    total = ctx.op("sum", total, axes=(1,), keepdims=True)
-    return ctx.op("divide", ctx.op("where", large, counted, small), total)
+def _softmax_zero(scores: TapeValue) -> TapeValue:
+    """Softmax without the elements that are zero or NaN: a zero does not count as exp(0)."""
+    top = greatest(scores)
+    large = abs(scores) > _NEAR_ZERO
+    small = scores * (-top).exp()
+    counted = (scores - top).exp()
+    total = where(large, counted, 0).sum((1,))
+    return where(large, counted, small) / total
 
 
 def numbers(ctx: Context, name: str, dtype: Any = np.float32) -> np.ndarray:
-    """A list attribute, or its form as a tensor; empty where it is not given."""
+    """A list attribute, or the tensor attribute that replaces it; empty if neither is given."""
     listed, tensor = ctx.attr(name, None), ctx.attr(f"{name}_as_tensor", None)
     if listed and tensor is not None:
         ctx.fail(f"both {name} and {name}_as_tensor are given")

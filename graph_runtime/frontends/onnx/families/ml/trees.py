@@ -1,4 +1,5 @@
-"""Ensembles of decision trees: tables of nodes from ONNX's lists, checked, and op trees, which walks them."""
+"""Ensembles of decision trees: ONNX's lists of nodes are checked and made into tables for the registry op
+that walks the trees."""
 
 from __future__ import annotations
 
@@ -32,22 +33,19 @@ _MODES = {
     "BRANCH_EQ": "==",
     "BRANCH_NEQ": "!=",
 }
-_BY_NUMBER = (*_MODES, "BRANCH_MEMBER")  # the names of TreeEnsemble's numbers
+_BY_NUMBER = (*_MODES, "BRANCH_MEMBER")  # names of modes, in the order of TreeEnsemble's numbers
 _LEAF = ""
 _MOST_LEVELS, _MOST_PARENTS = 1024, 64
-_AGGREGATES = {
-    "AVERAGE": "mean",
-    "SUM": "sum",
-    "MIN": "least",
-    "MAX": "greatest",
-}  # in order of their numbers
+# in the order of TreeEnsemble's numbers
+_AGGREGATES = {"AVERAGE": "mean", "SUM": "sum", "MIN": "least", "MAX": "greatest"}
 
 
 @dataclass(eq=False)
 class _Trees:
-    """Tables by node; a leaf's ``true`` and ``false`` are its own index. ``op``: how a node compares, "" for
-    a leaf. ``missing``: whether NaN goes the way of true. ``leaf``, ``target``, ``weight``: what leaves
-    give."""
+    """Tables with one row per node. ``true``, ``false``: index of the node that follows on each branch; for a
+    leaf the leaf's own index. ``op``: the comparison; "" for a leaf. ``missing``: whether NaN takes the true
+    branch. ``leaf``, ``target``, ``weight``: tables with one row per contribution of a leaf; ``weight`` is
+    added to the score of ``target``."""
 
     roots: np.ndarray
     feature: np.ndarray
@@ -62,12 +60,12 @@ class _Trees:
 
 
 def _levels(ctx: Context, trees: _Trees) -> int:
-    """The depth of the deepest tree. Fails where a node is below itself, or missing."""
+    """Depth of the deepest tree. Refuses a node that is missing, or that is its own descendant."""
     count, depth, at, seen = len(trees.op), 0, trees.roots, 0
     below_root = np.zeros(count, bool)
     for table in (trees.true, trees.false, trees.roots, trees.leaf):
         if len(table) and not (0 <= table.min() and table.max() < count):
-            ctx.fail("a tree has a node that there is not")
+            ctx.fail("a tree has a node that does not exist")
     while True:
         at = at[trees.op[at] != _LEAF]
         if not len(at):
@@ -75,23 +73,24 @@ def _levels(ctx: Context, trees: _Trees) -> int:
         below_root[at] = True
         depth, seen = depth + 1, seen + len(at)
         if depth > _MOST_LEVELS or seen > _MOST_PARENTS * count:
-            ctx.fail(f"a tree has more than {_MOST_LEVELS} levels, or a node that is below itself")
+            ctx.fail(f"a tree has more than {_MOST_LEVELS} levels, or a node that is its own descendant")
         at = np.unique(np.concatenate([trees.true[at], trees.false[at]]))
     if (~below_root & (trees.op != _LEAF)).any():
-        ctx.fail("a tree has a node that its root does not lead to")
+        ctx.fail("a tree has a node that cannot be reached from its root")
     return depth
 
 
 def _scores(ctx: Context, trees: _Trees, x: TapeValue, targets: int, aggregate: str = "SUM") -> TapeValue:
-    """[rows, targets]: what the leaves that a row reaches give."""
+    """Scores [rows, targets]: the sum, or another aggregate, of the weights of the leaves that a row
+    reaches."""
     if aggregate not in _AGGREGATES:
         ctx.fail(f"aggregate_function {aggregate!r} is not supported")
     if len(trees.target) and not (0 <= trees.target.min() and trees.target.max() < targets):
-        ctx.fail(f"a leaf is for target {trees.target.max()} of {targets}")
+        ctx.fail(f"a leaf has target {trees.target.max()}, but there are only {targets}")
     depth, inner = _levels(ctx, trees), trees.op != _LEAF
     used = trees.feature[inner]
     if len(used) and not (0 <= used.min() and used.max() < x.shape[1]):
-        ctx.fail(f"a tree asks for feature {used.max()}, rows have {x.shape[1]}")
+        ctx.fail(f"a tree reads feature {used.max()}, but rows have {x.shape[1]}")
     order = np.argsort(trees.leaf, kind="stable")
     starts = np.searchsorted(trees.leaf[order], np.arange(len(trees.op) + 1))
     modes, every = sorted(set(trees.op[inner])), list(_MODES.values())
@@ -116,18 +115,10 @@ def _scores(ctx: Context, trees: _Trees, x: TapeValue, targets: int, aggregate: 
 
 
 def _listed_trees(ctx: Context, kind: str, dtype: str) -> _Trees:
-    """Nodes as rows of lists; what leaves give is in ``kind`` + _ids, _nodeids, _treeids and _weights."""
-    tree, own, true, false, feature, missing = (
-        np.array(ctx.attr(f"nodes_{name}", []), np.int64)
-        for name in (
-            "treeids",
-            "nodeids",
-            "truenodeids",
-            "falsenodeids",
-            "featureids",
-            "missing_value_tracks_true",
-        )
-    )
+    """Trees whose nodes are rows of parallel lists; the leaves' contributions are in the attributes ``kind``
+    + _ids, _nodeids, _treeids and _weights."""
+    names = "treeids nodeids truenodeids falsenodeids featureids missing_value_tracks_true".split()
+    tree, own, true, false, feature, missing = (_ints(ctx, f"nodes_{name}") for name in names)
     modes, value = ctx.attr("nodes_modes", []), numbers(ctx, "nodes_values", dtype)
     ctx.ignore("nodes_hitrates", "nodes_hitrates_as_tensor")
     count = len(own)
@@ -137,7 +128,7 @@ def _listed_trees(ctx: Context, kind: str, dtype: str) -> _Trees:
         ctx.fail(f"node mode {min(unknown)!r} is not supported")
     known = {pair: i for i, pair in enumerate(zip(tree.tolist(), own.tolist(), strict=True))}
     if len(known) < count:
-        ctx.fail("a tree has two nodes of one number")
+        ctx.fail("a tree has two nodes with one number")
 
     def indices(trees: np.ndarray, nodes: np.ndarray) -> np.ndarray:
         pairs = zip(trees.tolist(), nodes.tolist(), strict=True)
@@ -152,27 +143,25 @@ def _listed_trees(ctx: Context, kind: str, dtype: str) -> _Trees:
     roots = np.flatnonzero(~below)
     if len(roots) != len(set(tree.tolist())) or len(set(tree[roots].tolist())) != len(roots):
         ctx.fail("a tree has no root, or several")
-    ids, nodes, trees = (
-        np.array(ctx.attr(f"{kind}_{name}", []), np.int64) for name in ("ids", "nodeids", "treeids")
-    )
+    ids, nodes, trees = (_ints(ctx, f"{kind}_{name}") for name in ("ids", "nodeids", "treeids"))
     weight = numbers(ctx, f"{kind}_weights", dtype)
     if len({len(part) for part in (ids, nodes, trees, weight)}) != 1:
         ctx.fail(f"the lists of {kind} weights are of different lengths")
     leaf = indices(trees, nodes)
     if (leaf < 0).any() or inner[leaf].any():
-        ctx.fail(f"a weight of {kind} is for a node that is no leaf")
+        ctx.fail(f"a weight of {kind} belongs to a node that is not a leaf")
     follows = missing.astype(bool) if len(missing) == count else np.zeros(count, bool)
     return _Trees(roots, feature, value, op, true, false, follows, leaf, ids, weight)
 
 
 def _regressed(ctx: Context, scores: TapeValue, base: np.ndarray, how: str) -> TapeValue:
-    """Of one target ONNX Runtime applies PROBIT alone."""
+    """Scores plus base values, transformed; with one target ONNX Runtime applies only PROBIT."""
     if base.size not in (0, 1, scores.shape[1]):
-        ctx.fail(f"{base.size} base values for {scores.shape[1]} targets")
+        ctx.fail(f"it has {base.size} base values for {scores.shape[1]} targets")
     if base.size == scores.shape[1]:
-        scores = ctx.op("add", scores, ctx.const(base[None], scores.dtype))
+        scores = scores + ctx.const(base[None], scores.dtype)
     if scores.shape[1] == 1:
-        return probit(ctx, scores) if how == "PROBIT" else scores
+        return probit(scores) if how == "PROBIT" else scores
     return transformed(ctx, scores, how)
 
 
@@ -182,7 +171,7 @@ def _tree_regressor(ctx: Context) -> Results:
     trees = _listed_trees(ctx, "target", x.dtype)
     scores = _scores(ctx, trees, x, ctx.attr("n_targets", 1), ctx.attr("aggregate_function", "SUM"))
     base = numbers(ctx, "base_values", x.dtype)
-    return ctx.cast(_regressed(ctx, scores, base, ctx.attr("post_transform", "NONE")), "float32")
+    return _regressed(ctx, scores, base, ctx.attr("post_transform", "NONE")).cast("float32")
 
 
 @converter("TreeEnsembleClassifier", domain=CLASSICAL)
@@ -195,14 +184,14 @@ def _tree_classifier(ctx: Context) -> Results:
     scores = _scores(ctx, trees, x, max(len(labels), 1 + max(given, default=0)))
     if len(labels) != 2:
         if base.size not in (0, len(labels)):
-            ctx.fail(f"{base.size} base values for {len(labels)} classes")
+            ctx.fail(f"it has {base.size} base values for {len(labels)} classes")
         if base.size:
-            scores = ctx.op("add", scores, ctx.const(base[None], x.dtype))
+            scores = scores + ctx.const(base[None], x.dtype)
         label = best(ctx, scores, labels)
-        return label, ctx.cast(transformed(ctx, scores, how), "float32")
+        return label, transformed(ctx, scores, how).cast("float32")
     positive = bool((trees.weight >= 0).all())
     label, scores = _binary(ctx, scores, base, labels, given, positive, how)
-    return label, ctx.cast(scores, "float32")
+    return label, scores.cast("float32")
 
 
 def _binary(
@@ -214,22 +203,22 @@ def _binary(
     positive: bool,
     how: str,
 ) -> tuple[TapeValue, TapeValue]:
-    """(label, scores [rows, 2]) of two classes. ``given``: those that leaves have weights for; exporters
-    write one alone where one score says all. ``positive``: no weight is below 0."""
+    """(label, scores [rows, 2]) of two classes. ``given``: classes for which leaves have weights; exporters
+    write only one class if its score decides. ``positive``: whether no weight is below 0."""
     first, second = ctx.slice(scores, 1, 0, 1), ctx.slice(scores, 1, 1, 2)
     alone = len(given) == 1
     limit = 0.5 if alone and positive else 0.0
 
     def above(score: TapeValue) -> TapeValue:
         picked = labels if alone or labels.dtype == object else np.array([0, 1])
-        return chosen(ctx, ctx.op("greater", score, ctx.scalar(limit, score)), picked)
+        return chosen(ctx, score > limit, picked)
 
     def plus(score: TapeValue, value: float) -> TapeValue:
-        return ctx.op("add", score, ctx.scalar(float(value), score))
+        return score + float(value)
 
-    if base.size == 2 and 1 in given:  # the second class is what the first one says, turned round
+    if base.size == 2 and 1 in given:  # the first class's score represents the second
         second = plus(first, base[1])
-        both = ctx.op("concatenate", ctx.op("negative", second), second, axis=1)
+        both = ctx.op("concatenate", -second, second, axis=1)
         return above(second), transformed(ctx, both, how)
     if base.size == 2:
         both = ctx.op("concatenate", plus(first, base[0]), plus(second, base[1]), axis=1)
@@ -237,7 +226,7 @@ def _binary(
     if base.size == 1:
         first = plus(first, base[0])
     elif base.size:
-        ctx.fail(f"{base.size} base values for 2 classes")
+        ctx.fail(f"it has {base.size} base values for 2 classes")
     if 1 in given:
         both = ctx.op("concatenate", first, second, axis=1)
         return above(second), transformed(ctx, both, how)
@@ -256,12 +245,12 @@ def _tree_ensemble(ctx: Context) -> Results:
     if not (0 <= aggregate < len(_AGGREGATES) and 0 <= how < len(transforms)):
         ctx.fail(f"aggregate_function {aggregate} or post_transform {how} is not supported")
     scores = _scores(ctx, trees, x, ctx.attr("n_targets", 1), list(_AGGREGATES)[aggregate])
-    return ctx.cast(_regressed(ctx, scores, np.zeros(0), transforms[how]), ctx.input(0).dtype)
+    return _regressed(ctx, scores, np.zeros(0), transforms[how]).cast(ctx.input(0).dtype)
 
 
 def _split_trees(ctx: Context, dtype: str) -> _Trees:
-    """Nodes and leaves in lists of their own. A node that asks for a member of a set becomes one that asks
-    for each of them."""
+    """Tables from separate lists of nodes and of leaves. A node that tests membership in a set becomes one
+    node per member."""
     ctx.ignore("nodes_hitrates")
     modes, value = _tensor(ctx, "nodes_modes", np.int64), _tensor(ctx, "nodes_splits", dtype)
     feature, roots = _ints(ctx, "nodes_featureids"), _ints(ctx, "tree_roots")
@@ -271,8 +260,8 @@ def _split_trees(ctx: Context, dtype: str) -> _Trees:
     ways = [(_ints(ctx, f"nodes_{way}nodeids"), _ints(ctx, f"nodes_{way}leafs")) for way in ("true", "false")]
     _check_split(ctx, modes, roots, ways, (value, feature), (weight, target))
     sets = _sets(ctx, _tensor(ctx, "membership_values", dtype), modes)
-    rows: list[tuple[int, float, str, int, int, bool]] = []  # of nodes that the members of sets need
-    total = count + sum(len(one) - 1 for one in sets.values())  # leaves come behind
+    rows: list[tuple[int, float, str, int, int, bool]] = []  # nodes added for further members of sets
+    total = count + sum(len(one) - 1 for one in sets.values())  # number of nodes; the leaves come after them
     true, false = (np.where(leaf != 0, nodes + total, nodes) for nodes, leaf in ways)
     for at, members in sets.items():
         value[at], last = members[0], false[at]
@@ -319,7 +308,7 @@ def _check_split(
     of_nodes: Sequence[np.ndarray],
     of_leaves: Sequence[np.ndarray],
 ) -> None:
-    """Fails where lists do not fit each other, or name a node or leaf that there is not."""
+    """Refuse lists that do not fit each other, or that refer to a node or leaf that does not exist."""
     count, leaves = len(modes), len(of_leaves[0])
     if {len(part) for pair in (*ways, of_nodes) for part in pair} != {count}:
         ctx.fail("the lists of nodes are of different lengths")
@@ -331,11 +320,11 @@ def _check_split(
     for nodes, leaf in ways:
         bad = np.concatenate([bad, (nodes < 0) | (nodes >= np.where(leaf != 0, leaves, count))])
     if bad.any():
-        ctx.fail("a tree has a node that there is not")
+        ctx.fail("a tree has a node that does not exist")
 
 
 def _sets(ctx: Context, values: np.ndarray, modes: np.ndarray) -> dict[int, np.ndarray]:
-    """{node that asks for a member: its set}; the sets lie one behind the other, NaN between them."""
+    """{node that tests membership: its set}. The sets follow one another in the list, separated by NaN."""
     asking = np.flatnonzero(modes == _BY_NUMBER.index("BRANCH_MEMBER")).tolist()
     parts: list[list[float]] = [[]]
     for value in values.tolist():
@@ -345,5 +334,5 @@ def _sets(ctx: Context, values: np.ndarray, modes: np.ndarray) -> dict[int, np.n
             parts[-1].append(value)
     found = [part for part in parts if part]
     if len(found) != len(asking):
-        ctx.fail(f"{len(asking)} nodes ask for members of {len(found)} sets")
+        ctx.fail(f"{len(asking)} nodes test membership, but there are {len(found)} sets")
     return {at: np.array(part) for at, part in zip(asking, found, strict=True)}
