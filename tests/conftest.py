@@ -6,6 +6,8 @@ import ctypes
 import gc
 import importlib.util
 import json
+import os
+import random
 import signal
 import subprocess
 import threading
@@ -79,8 +81,40 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return (collection_path.suffix == ".py" and marked in collection_path.read_text()) or None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the unit tests, and give slow ones ten minutes: on a busy machine they compile for some."""
+def _drawn_from(item: pytest.Item) -> tuple[str, str] | None:
+    """(What cases are drawn from, this one's name there) of a slow test that is marked ``sampled``; None of
+    others. From the cases of a function, or a file's values of ``by``."""
+    mark, cases = item.get_closest_marker("sampled"), getattr(item, "callspec", None)
+    slow, skipped = item.get_closest_marker("slow"), item.get_closest_marker("skip")
+    if mark is None or cases is None or slow is None or skipped:
+        return None
+    if "by" in mark.kwargs:
+        return item.nodeid.partition("::")[0], str(cases.params[mark.kwargs["by"]])
+    return item.nodeid.partition("[")[0], item.nodeid
+
+
+def _left_out(items: list[pytest.Item]) -> set[pytest.Item]:
+    """The slow tests marked ``sampled`` that a run leaves out: it takes one of SAMPLE (default 1: all), which
+    SEED draws."""
+    seed, part = os.environ.get("SEED", "0"), int(os.environ.get("SAMPLE", "1"))
+    drawn: dict[str, dict[str, list[pytest.Item]]] = {}
+    for item in items if part > 1 else ():
+        if where := _drawn_from(item):
+            drawn.setdefault(where[0], {}).setdefault(where[1], []).append(item)
+    left: set[pytest.Item] = set()
+    for name, values in drawn.items():
+        out = random.Random(f"{seed} {name}").sample(sorted(values), len(values) * (part - 1) // part)
+        left.update(item for value in out for item in values[value])
+    return left
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the unit tests, and give slow ones ten minutes: on a busy machine they compile for some. Draw of
+    those that are sampled."""
+    left = _left_out(items)
+    if left:
+        config.hook.pytest_deselected(items=[item for item in items if item in left])
+        items[:] = [item for item in items if item not in left]
     unit, skipped = pytest.mark.unit, pytest.mark.skip(reason="needs the compiled core")
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
@@ -191,6 +225,16 @@ def kernel_cache(tmp_path_factory) -> str:
     return str(tmp_path_factory.mktemp("kernels"))
 
 
+@pytest.fixture
+def few_units(monkeypatch) -> None:
+    """What is compiled is a unit or two: each one of products in panels compiles the inner loops of every
+    machine, for half a minute."""
+    from graph_runtime.codegen import render
+
+    for kind in render._KERNELS_PER_UNIT:
+        monkeypatch.setitem(render._KERNELS_PER_UNIT, kind, 400)
+
+
 @pytest.fixture(scope="session")
 def packed_library(tmp_path_factory) -> str:
     """Path of a library of packed functions: myadd, elemwise_add, probe, fail_if_negative, slow."""
@@ -270,7 +314,7 @@ def faulty_library(tmp_path_factory) -> ctypes.CDLL:
 def sabotage(monkeypatch, faulty_library):
     """sabotage("exp", "fails"): from now on that op's kernel is another one; None repairs it."""
     from graph_runtime import eager
-    from graph_runtime.binding.programs.program import Kernel
+    from graph_runtime.binding.programs import program
     from graph_runtime.run import kernels
 
     real, broken = kernels.resolve, {}
@@ -279,13 +323,14 @@ def sabotage(monkeypatch, faulty_library):
         symbol = broken.get(func.op)
         if symbol is None:
             return real(func, kind, inputs, outputs, libraries)
-        return Kernel(func.name, ctypes.cast(getattr(faulty_library, symbol), ctypes.c_void_p).value)
+        return program.Kernel(func.name, ctypes.cast(getattr(faulty_library, symbol), ctypes.c_void_p).value)
 
     def change(op: str, symbol: str | None) -> None:
         broken[op] = symbol
         eager.forget()
 
     monkeypatch.setattr(kernels, "resolve", resolve)
+    monkeypatch.setattr(program, "built_in_kernel", resolve)
     return change
 
 

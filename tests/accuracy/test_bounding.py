@@ -105,7 +105,7 @@ def test_create_takes_it_with_inputs_of_the_caller(tmp_path):
 @pytest.mark.parametrize(
     ("words", "error", "says"),
     [
-        ({"error_bound": "ppc=0.9"}, InputError, "is no goal"),
+        ({"error_bound": "ppc=0.9"}, InputError, "is not a goal"),
         ({"error_bound": "nmse=1e-30"}, PlanError, "the most exact placement on these devices has nmse="),
         ({"error_bound": "pcc=0.9", "fuse": False}, InputError, "give fuse=True"),
         ({"error_bound": "pcc=0.9", "bound_inputs": {"y": [1]}}, InputError, "no input 'y'"),

@@ -116,7 +116,7 @@ def test_only_functions_without_an_op_are_shown_their_arguments_flat():
     [
         (lambda d: d | {"y": 1}, "no input 'y'"),
         (lambda d: {k: v for k, v in d.items() if k != "x1"}, "no value for input 'x1'"),
-        (lambda d: list(d.values())[:2], "3 inputs, 2 arrays"),
+        (lambda d: list(d.values())[:2], "3 inputs, but 2 arrays"),
         (lambda d: d | {"x0": d["x0"].T}, r"is float32\[2, 3\], got float32\[3, 2\]"),
         (lambda d: d | {"x0": d["x0"].astype(np.float64)}, "got float64"),
     ],

@@ -118,7 +118,7 @@ def test_a_model_that_misses_the_goal_is_left_alone(question):
 
 def test_goals_are_judged_when_they_are_said():
     for text in ("pcc", "pcc=", "pcc=x", "ppc=0.9", "pcc=nan", ""):
-        with pytest.raises(InputError, match="no goal"):
+        with pytest.raises(InputError, match="is not a goal"):
             Goal.of(text)
 
 
@@ -151,5 +151,5 @@ def test_of_hosts_alone_a_precision_is_that_of_their_weights_and_each_layer_has_
     of_conv = [next(r.nmse for r in c.isolated if r.op == "conv2d") for c in (exact, rounded)]
     assert of_conv[0] < 1e-12 < 1e-7 < of_conv[1] < 1e-4
     assert rounded.outputs[0].nmse == pytest.approx(of_conv[1], rel=0.01)
-    with pytest.raises(InputError, match="is of simulated devices"):
+    with pytest.raises(InputError, match="applies to simulated devices"):
         question.answer(Precision.of("LoFi"))

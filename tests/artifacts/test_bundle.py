@@ -128,7 +128,7 @@ def test_programs_do_not_share_a_file(tmp_path, key):
     if key == "graph":
         index["programs"][1] |= {"graph": "main.json", "plan": "other.json"}
     (tmp_path / "b" / "bundle.json").write_bytes(orjson.dumps(index))
-    with pytest.raises(DocumentError, match=f"each has its own {key}"):
+    with pytest.raises(DocumentError, match=f"give each its own {key}"):
         read_bundle(tmp_path / "b")
 
 
@@ -139,7 +139,7 @@ def test_members_of_a_zip_do_not_share_bytes(tmp_path):
     second = data.index(b"PK\1\2", first + 4)
     data[second + 42 : second + 46] = data[first + 42 : first + 46]
     (tmp_path / "b.zip").write_bytes(data)
-    with pytest.raises(DocumentError, match="over another member"):
+    with pytest.raises(DocumentError, match="overlaps another member"):
         read_bundle(tmp_path / "b.zip")
 
 

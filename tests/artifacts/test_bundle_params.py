@@ -12,7 +12,7 @@ import graph_runtime as gr
 from graph_runtime import cli
 from graph_runtime.artifacts.bundles.bundle import BundleProgram
 from graph_runtime.artifacts.bundles.writer import write_bundle
-from graph_runtime.artifacts.parameters import read_params
+from graph_runtime.artifacts.prepare import read_params
 from graph_runtime.base.errors import DocumentError, ParamsError
 from graph_runtime.ir.documents.params import save_params
 

@@ -7,7 +7,7 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime.artifacts import door
-from graph_runtime.artifacts.plannable import Plannable, Waiting
+from graph_runtime.artifacts.door import Plannable, Waiting
 from graph_runtime.base.errors import DocumentError, GraphError, GraphRuntimeError, InputError
 from graph_runtime.base.options import Options
 

@@ -18,7 +18,7 @@ from graph_runtime.artifacts.bundles.bundle import read_bundle
 from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.base.machine.devices import parse
 from graph_runtime.base.options import Options
-from graph_runtime.cli.app import program
+from graph_runtime.cli.app import typer_app
 from graph_runtime.cli.bench import bench
 from graph_runtime.cli.options import FORMS
 from graph_runtime.ir.model import Model
@@ -143,7 +143,7 @@ def test_a_field_cannot_be_changed_nor_what_is_in_it():
 def test_an_unknown_word_is_refused_with_the_one_that_was_meant():
     with pytest.raises(gr.InputError, match=r"no option 'polcy'.*'policy'"):
         Options.of(polcy="nlp")
-    with pytest.raises(gr.InputError, match=r"options is a gr\.Options, got dict"):
+    with pytest.raises(gr.InputError, match=r"options must be a gr\.Options, got dict"):
         gr.create(mlp(), options={"policy": "nlp"})
 
 
@@ -199,7 +199,7 @@ def test_python_and_the_command_make_the_same_plan(tmp_path):
     words = {"placement": "mincut", "objective": "makespan", "formats": {"tt": "bfp8_b"}, "reuse": "off"}
     flags = "--placement mincut --objective makespan --format tt=bfp8_b --reuse off --fuse --json".split()
     command = ["plan", str(path), "--device", DEVICES[0], "--device", DEVICES[1], *flags]
-    shown = orjson.loads(CliRunner().invoke(program(), command, catch_exceptions=False).stdout)
+    shown = orjson.loads(CliRunner().invoke(typer_app(), command, catch_exceptions=False).stdout)
     module = gr.create(path, None, DEVICES, fuse=True, compile=False, **words)
     ours = orjson.loads(orjson.dumps(report.describe(module.session.plan)))
     del ours["memories"]  # the command adds what other modes would take

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import graph_runtime as gr
-from graph_runtime.cli.app import program
+from graph_runtime.cli.app import typer_app
 
 
 def squares(net):
@@ -67,7 +67,7 @@ def test_nodes_are_timed_alone_over_many_runs():
     assert all(row["min_ns"] <= row["median_ns"] <= row["max_ns"] for row in rows)
     assert "7 runs node by node" in str(times)
     assert "z (softmax)" in str(times)
-    with pytest.raises(gr.InputError, match="measure at least one"):
+    with pytest.raises(gr.InputError, match="runs must be a number from 1"):
         module.benchmark_nodes(0)
 
 
@@ -85,12 +85,12 @@ def test_the_command_line_takes_what_is_from_outside(tmp_path, monkeypatch):
     mine, net = "mine_of_the_cli", str(tmp_path / "net.json")
     flags = ["--costs", f"{mine}:Slow", "--order", f"{mine}:order", "--packer", f"{mine}:packer"]
     done = CliRunner().invoke(
-        program(), ["plan", net, "--json", "--rule", f"{mine}:rule", "--placement", "greedy", *flags]
+        typer_app(), ["plan", net, "--json", "--rule", f"{mine}:rule", "--placement", "greedy", *flags]
     )
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
     assert "123456" in done.stdout
     assert any("was here" in json.dumps(note) for note in said.get("notes", [said]))
-    done = CliRunner().invoke(program(), ["bench", net, "--nodes", "--repeat", "3", "--json"])
+    done = CliRunner().invoke(typer_app(), ["bench", net, "--nodes", "--repeat", "3", "--json"])
     assert done.exit_code == 0, done.output
     assert {row["op"] for row in json.loads(done.stdout)["nodes"]} == {"multiply", "softmax"}

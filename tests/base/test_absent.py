@@ -1,10 +1,12 @@
-"""What is said of parts that cannot be imported: that they are not there, or why they do not load."""
+"""Texts about parts that cannot be imported: they are not there, or do not load; and what to install."""
 
 from __future__ import annotations
 
+from importlib import metadata
+
 import pytest
 
-from graph_runtime.base.absent import load_fault, no_core
+from graph_runtime.base.absent import installing, load_fault, no_core
 
 pytestmark = pytest.mark.unit
 
@@ -30,3 +32,20 @@ def test_a_core_that_is_there_does_not_load_for_a_reason(tmp_path, said, why):
 def test_a_package_that_is_not_installed_has_no_fault():
     assert load_fault(ModuleNotFoundError("No module named 'onnx'")) == ""
     assert "gets no more memory" in load_fault(ImportError(MEMORY))
+
+
+@pytest.mark.parametrize("extra", ["solver", "onnx", "torch", "jax", "cluster", "blas"])
+def test_an_extra_is_named_by_its_packages(extra):
+    """Not by this distribution, which may be of no index."""
+    said = installing(extra)
+    assert said.startswith("pip install '")
+    assert "graph-runtime" not in said
+    assert len(said) > len("pip install ''")
+
+
+def test_a_checkout_that_is_not_installed(monkeypatch):
+    def requires(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "requires", requires)
+    assert installing("onnx") == "pip install -e '.[onnx]' in the checkout"

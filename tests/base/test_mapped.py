@@ -15,9 +15,10 @@ from graph_runtime.codegen.build import build_bundle
 import graph_runtime as gr
 from graph_runtime import GraphBuilder
 from graph_runtime.artifacts.bundles.bundle import read_bundle
+from graph_runtime.artifacts.prepare import read_params
 from graph_runtime.base.files.mapped import map_file, open_file
 from graph_runtime.ir.documents.loader import load_graph
-from graph_runtime.ir.documents.params import read_params, save_params
+from graph_runtime.ir.documents.params import save_params
 
 pytestmark = pytest.mark.core
 
@@ -179,7 +180,7 @@ def test_parameters_of_other_files_are_named_too(tmp_path):
         import os, sys
         import graph_runtime as gr
         from graph_runtime.binding import core
-        from graph_runtime.ir.documents.params import read_params
+        from graph_runtime.artifacts.prepare import read_params
         found = read_params(sys.argv[1])
         os.truncate(sys.argv[1], 8192)
         found["b"].sum()

@@ -57,7 +57,7 @@ def test_a_line_of_shards_has_a_line_of_banks():
     ("shard", "text"),
     [
         (NdShard((32,), (0,)), "two dimensions"),
-        (NdShard((32, 32), (0, 12)), "some of 0 to 11"),
+        (NdShard((32, 32), (0, 12)), "must be from 0 to 11"),
         (NdShard((32, 32), (1, 1)), "named twice"),
         (NdShard((16, 32), (0,)), "multiple of 32"),
         (NdShard((1, 32, 32), (0,)), "cannot cut"),

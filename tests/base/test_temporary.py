@@ -74,6 +74,44 @@ def test_a_watcher_sweeps_when_its_process_is_killed(tmp_path):
     assert not folder.exists()
 
 
+def _watcher(parent: Path) -> subprocess.Popen:
+    command = [sys.executable, "-I", "-S", left_behind.__file__, str(parent)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE)
+
+
+def _held(parent: Path, name: str) -> Path:
+    """A folder that this process holds as long as it runs."""
+    folder = parent / f"{left_behind.PREFIX}{name}"
+    folder.mkdir(mode=0o700)
+    assert left_behind.hold(folder) is not None
+    return folder
+
+
+def test_a_watcher_waits_for_no_folder_of_a_process_that_lives(tmp_path):
+    """It went on for a minute beside another user of the same parent."""
+    folder = _held(tmp_path, "living")
+    watcher = _watcher(tmp_path)
+    watcher.stdin.close()
+    assert watcher.wait(timeout=20) == 0
+    assert folder.exists()
+
+
+def test_a_watcher_waits_for_a_child_that_holds_the_folder_on(tmp_path):
+    """Its process is gone, the child inherited the lock: the folder goes when the child does."""
+    code = (
+        "import os, sys, time; from pathlib import Path; "
+        "from graph_runtime.base.files import left_behind; "
+        f"folder = Path({str(tmp_path)!r}) / (left_behind.PREFIX + 'child'); folder.mkdir(mode=0o700); "
+        "held = left_behind.hold(folder); assert held is not None; "
+        "time.sleep(3) if os.fork() == 0 else os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    watcher = _watcher(tmp_path)
+    watcher.stdin.close()
+    assert watcher.wait(timeout=30) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_child_of_fork_has_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(temporary.tempfile, "tempdir", str(tmp_path))
     own = temporary.temporary_folder()

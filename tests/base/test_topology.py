@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_runtime.base.errors import DeviceError, InputError
+from graph_runtime.base.files.mapped import data_folder
 from graph_runtime.base.machine.devices import parse
 from graph_runtime.base.machine.topology import Topology, find_topology, topologies
-from graph_runtime.base.packaged import data_folder
 
 FOLDER = data_folder("graph_runtime.schemas") / "topologies"
 WORD = {"name": "mine", "arch": "wormhole_b0", "chips": 4, "host": [[0]], "lane_gb_per_s": 10, "hop_ns": 500}

@@ -34,10 +34,10 @@ from typing import Any
 from machine import machine
 from served import Load, Process
 
-from graph_runtime.cluster.event_loops import new_event_loop
 from graph_runtime.cluster.http.http_server import HttpServer, listen
 from graph_runtime.cluster.http.request_bodies import Bodies
 from graph_runtime.cluster.http.responses import Response
+from graph_runtime.cluster.server import new_event_loop
 from graph_runtime.cluster.transport.shared_memory import SharedMemory
 
 SIZES = {"64 B": 16, "4 MiB": 1 << 20}  # float32 of a request

@@ -23,17 +23,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
 
 import orjson
 from chains import graph_json
 
 import graph_runtime as gr
-from graph_runtime.base.garbage import gc_paused
-from graph_runtime.binding.programs.lower import lower
+from graph_runtime.base.progress import gc_paused
+from graph_runtime.ir.documents.columns import read_checked
 from graph_runtime.ir.documents.loader import graph_from_document
-from graph_runtime.ir.documents.nodes import read_checked
 from graph_runtime.plan import plan
 from graph_runtime.run import kernels
 from graph_runtime.run.sessions.session import Session
@@ -58,7 +56,7 @@ def stages(text: bytes) -> dict[str, float]:
         planned = plan(graph, ["cpu:0"])
         marks["plan"] = time.perf_counter() - start
         start = time.perf_counter()
-        lower(planned, partial(kernels.resolve, libraries=()))
+        kernels.lowered(planned)
         marks["lower"] = time.perf_counter() - start
         start = time.perf_counter()
         Session(planned)

@@ -31,10 +31,9 @@ import numpy as np
 
 from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.binding.packing import pack, pack_thoroughly
-from graph_runtime.plan.lifetimes import find_values
-from graph_runtime.plan.storage.conflicts import Groups
-from graph_runtime.plan.storage.modes import peaks
-from graph_runtime.plan.storage.offsets import most_live, pack_offsets
+from graph_runtime.plan.columns import find_values, most_live
+from graph_runtime.plan.storage.memory import peaks
+from graph_runtime.plan.storage.offsets import Groups, pack_offsets
 from graph_runtime.plan.types import Supplies
 
 NODES, LESS_NODES = 20_000_000, 100_000  # placements to fit the capacity, and to get below it

@@ -31,7 +31,7 @@ from machine import machine
 from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.base.machine import devices
 from graph_runtime.binding import core
-from graph_runtime.binding.built_in import Kernel, generic_kernel
+from graph_runtime.binding.programs.program import Kernel, generic_kernel
 from graph_runtime.ir.graph import Func, TensorType
 from graph_runtime.run.device_handles import open_device
 

@@ -20,7 +20,7 @@ from graph_runtime import GraphBuilder
 from graph_runtime.base.machine.devices import parse_list
 from graph_runtime.ir.graph import Graph
 from graph_runtime.plan import plan
-from graph_runtime.plan.placement import place
+from graph_runtime.plan.passes import place
 from graph_runtime.plan.placing import evaluate
 from graph_runtime.plan.types import Plan
 from graph_runtime.simulation.simulation import simulate

@@ -45,8 +45,8 @@ from graph_runtime.base.machine.devices import parse_list
 from graph_runtime.base.options import Options
 from graph_runtime.binding.packing import pack
 from graph_runtime.costs import CostModel, Machine
-from graph_runtime.ir.builder import Value
 from graph_runtime.ir.model import Model
+from graph_runtime.ir.value import Value
 from graph_runtime.plan import Placement, plan
 from graph_runtime.plan.placing import PlacementProblem, decide, evaluate, make_problem
 from graph_runtime.plan.pricing import Pricing

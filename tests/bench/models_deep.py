@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from models_images import Net
 
-from graph_runtime.ir.builder import Value
+from graph_runtime.ir.value import Value
 
 
 def inception_v4(batch: int) -> str:

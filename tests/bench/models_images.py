@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from graph_runtime import GraphBuilder
-from graph_runtime.ir.builder import Value
+from graph_runtime.ir.value import Value
 
 
 class Net:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from models_images import Net
 
-from graph_runtime.ir.builder import Value
+from graph_runtime.ir.value import Value
 
 
 def _norm(net: Net, x: Value) -> Value:

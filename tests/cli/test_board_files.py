@@ -9,8 +9,8 @@ import pytest
 from graph_runtime import cli
 from graph_runtime.artifacts.bundles.bundle import check_references
 from graph_runtime.base.errors import DeviceError, DocumentError
+from graph_runtime.base.files.mapped import data_folder
 from graph_runtime.base.machine import devices
-from graph_runtime.base.packaged import data_folder
 from graph_runtime.ir.builder import GraphBuilder
 
 N150 = json.loads((data_folder("graph_runtime.schemas") / "devices" / "n150.json").read_text())
@@ -20,9 +20,10 @@ N150 = json.loads((data_folder("graph_runtime.schemas") / "devices" / "n150.json
 def mine(tmp_path):
     """mine(**changes) -> the path of a board half as high as an n150 and twice as fast, with changes."""
 
-    def write(name="mine.json", **changes):
+    def write(name="mine.json", banks=32, **changes):
         made = {**N150, "board": "mine1", "default": False, "grid": [4, 8], "clock_mhz": 2000, **changes}
-        made["memories"] = [N150["memories"][0], {**N150["memories"][1], "banks": 32}]
+        made["memories"] = [N150["memories"][0], {**N150["memories"][1], "banks": banks}]
+        made = {key: value for key, value in made.items() if value is not None}
         (tmp_path / name).write_text(json.dumps(made))
         return str(tmp_path / name)
 
@@ -92,7 +93,14 @@ def test_its_spelling_is_its_path(mine):
         ({"arch": "wormhole"}, "no arch 'wormhole' here (did you mean 'wormhole_b0'"),
         ({"layouts": ["tiles"]}, "no layout 'tiles' here (did you mean 'tile'"),
         ({"color": "red"}, "is no descriptor of a board"),
-        ({"clock_mhz": 0}, "$.clock_mhz is 0"),
+        ({"clock_mhz": 0}, "$.clock_mhz is 0, must be a whole number from 1"),
+        ({"grdi": [4, 8]}, "unknown key 'grdi' (did you mean 'grid'?)"),
+        ({"grid": None}, "has no key 'grid': it is missing"),
+        ({"noc": {"count": 2, "nodes": [12, 10]}}, "$.noc has no key 'flit_bytes': it is missing"),
+        (
+            {"banks": 64},
+            "$.memories[1].banks is 64, must be 32: L1 has one bank for each core of the 4x8 grid",
+        ),
     ],
 )
 def test_what_is_no_board_is_refused_with_the_reason(call, mine, changes, says):
@@ -112,5 +120,5 @@ def test_no_document_names_a_file(mine, tmp_path):
     device = f"tt:0={mine()}"
     with pytest.raises(DeviceError, match="is a file"):
         devices.parse(device)
-    with pytest.raises(DocumentError, match="another machine has not"):
+    with pytest.raises(DocumentError, match="other machines lack"):
         check_references(tmp_path, {"devices": [device], "programs": []})

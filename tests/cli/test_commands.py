@@ -12,9 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 
 from graph_runtime import cli
 from graph_runtime.base.config import config
+from graph_runtime.cli.app import COMMANDS, typer_app
 from graph_runtime.ir.documents.params import save_params
 
 F32 = np.float32
@@ -32,6 +34,19 @@ def command(capsys, tmp_path, monkeypatch, kernel_cache):
         return stopped.value.code or 0, out, err
 
     return run
+
+
+def _commands(found, name=""):
+    """(name, click's command) of each command, and of those of groups."""
+    if not hasattr(found, "commands"):
+        return [(name, found)]
+    return [row for key, one in found.commands.items() for row in _commands(one, f"{name} {key}".strip())]
+
+
+def test_every_command_takes_json():
+    rows = _commands(typer.main.get_command(typer_app()))
+    assert len(rows) > len(COMMANDS)
+    assert [name for name, one in rows if "json" not in {param.name for param in one.params}] == []
 
 
 @pytest.fixture

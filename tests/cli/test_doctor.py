@@ -84,7 +84,7 @@ def test_what_lacks_a_package(call, monkeypatch):
     monkeypatch.setattr(health.metadata, "version", version)
     code, out, _ = call("doctor")
     assert code == 1
-    assert "absent package onnx (extra onnx): not installed\n       pip install 'graph-runtime[onnx]'" in out
+    assert "absent package onnx (extra onnx): not installed\n       pip install 'onnx>=1.16'" in out
     assert "BROKEN package orjson: not installed\n       pip install orjson" in out
 
 

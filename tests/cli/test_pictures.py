@@ -69,7 +69,7 @@ def test_estimate_as_text_and_its_files(graph_file, tmp_path, capsys):
         == 0
     )
     out = capsys.readouterr().out
-    for word in ("latency", "throughput", "critical path", "time stands on", "tt:0 compute", "tt:0 copy_in"):
+    for word in ("latency", "throughput", "critical path", "basis of times", "tt:0 compute", "tt:0 copy_in"):
         assert word in out
     assert json.loads(trace.read_bytes())["traceEvents"]
     assert page.read_text().startswith("<!DOCTYPE html>")

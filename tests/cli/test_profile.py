@@ -15,7 +15,7 @@ from graph_runtime.binding import core
 from graph_runtime.plan import plan
 from graph_runtime.run.peak import Peak, machine_peak
 from graph_runtime.views import node_rates
-from graph_runtime.views.op_totals import op_totals, op_totals_text, work_of
+from graph_runtime.views.node_rates import op_totals, op_totals_text, work_of
 
 PEAK = Peak(2.0, 4.0, 8.0, ((1 << 10, 1.0), (1 << 20, 0.5)))
 

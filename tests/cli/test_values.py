@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.cli.values import constants, pairs, read_texts, sizes
+from graph_runtime.cli.sources import constants, pairs, read_texts, sizes
 
 LONG = 1_000_000
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fixed_pool import FixedPool
 
 import graph_runtime as gr
 from graph_runtime.cluster.batch_rows import choose_rows, stack
-from graph_runtime.cluster.batcher import Batcher, FixedPool, Limits, RowBatch
+from graph_runtime.cluster.batcher import MOST_LOSSES, Batcher, Limits, Patience, RowBatch
 from graph_runtime.cluster.metrics import ServingMetrics
 from graph_runtime.cluster.ports import OPEN, Port, Served
-from graph_runtime.cluster.replays import MOST_LOSSES, Patience
 
 ROWS = Served((Port("x", "int64", (OPEN, 2)),), (Port("y", "int64", (OPEN, 2)),), (1, 4, 8), ())
 ALONE = Served((Port("x", "int64", (3,)),), (Port("y", "int64", (3,)),), (), (((3,),),), "because")
@@ -149,7 +149,7 @@ def test_a_request_of_more_rows_than_the_queue_has_places_is_refused_at_once():
     async def go():
         batcher = Batcher(ROWS, FixedPool(Worker().run, 2), Limits(queued=4))
         assert len((await batcher.submit("a", rows(32), soon()))["y"]) == 32
-        with pytest.raises(gr.RequestError, match="at most 32 are taken") as error:
+        with pytest.raises(gr.RequestError, match="at most 32 are accepted") as error:
             await batcher.submit("b", rows(33), soon())
         return error.value.status
 

@@ -62,12 +62,12 @@ def test_both_ends_send_at_once(ends) -> None:
 
 def test_waits_end_and_a_message_that_was_sent_in_part_ends_the_connection(ends) -> None:
     a, b = ends
-    with pytest.raises(TimeoutError, match="nothing came"):
+    with pytest.raises(TimeoutError, match="sent nothing"):
         b.receive(0.05)
     assert b.serve(lambda _: None, 0.0) is None
     a.send({"n": 1})
     assert b.receive(0.05).header == {"n": 1}
-    with pytest.raises(TimeoutError, match="nothing was taken"):
+    with pytest.raises(TimeoutError, match="the other end took nothing"):
         a.send({"n": 2}, {"x": LARGE}, 0.05)
     assert b.serve(lambda _: pytest.fail("it is not whole")) == "its connection was closed"
     assert a.serve(lambda _: None) == "it took no message"

@@ -38,7 +38,7 @@ KEY = bytes(range(32))
 
 def test_a_wait_ends_at_its_deadline_or_when_the_run_is_called_off() -> None:
     box, key = Mailbox(), Key("m", 3, 0, "node0", 0)
-    with pytest.raises(WaitTimeoutError, match="node0 sends for run 3"):
+    with pytest.raises(WaitTimeoutError, match="message of node0 for run 3"):
         box.take(key, time.monotonic() + 0.01)
     box.call_off("m", 3, 0, "node1 was lost")
     with pytest.raises(RunCancelledError, match="node1 was lost"):
@@ -213,7 +213,7 @@ def test_tls_lets_nobody_else_in(
         return None if which is None else (*clusters[which[0]][:2], clusters[which[1]][2])
 
     pair = Pair(far=True, key=key, tls=files(listens), other_tls=files(connects))
-    with pytest.raises((LinkLost, WaitTimeoutError), match=r"link to b|b took no message"):
+    with pytest.raises((LinkLost, WaitTimeoutError), match=r"link to b|b accepted no message"):
         pair.send({}, 1.0)  # plain text waits for an answer that TLS has none for
     assert pair.came.empty()
     pair.a.close()

@@ -14,6 +14,8 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime.base import dtypes
+from graph_runtime.cluster.graphs.sheets import Sheet, StageSheet
+from graph_runtime.cluster.ports import Port, Served
 from graph_runtime.cluster.transport.messages import (
     Message,
     MessageReader,
@@ -21,6 +23,7 @@ from graph_runtime.cluster.transport.messages import (
     read_message,
     write_message,
 )
+from graph_runtime.cluster.transport.records import read_record
 from graph_runtime.cluster.transport.shared_memory import AttachedMemory, SharedMemory
 
 linux = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="memory without a file is Linux's")
@@ -156,8 +159,8 @@ def test_a_header_that_lies_about_tensors(tensors: Any, says: str, path: str) ->
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"\xff" * 16, "no message: it begins with"),
-        (b"GET / HTTP/1.1\r\n\r\n", "no message: it begins with b'GET'"),
+        (b"\xff" * 16, "not a message: it begins with"),
+        (b"GET / HTTP/1.1\r\n\r\n", "not a message: it begins with b'GET'"),
         (
             struct.pack("<3sBIQ", b"GRM", 1, 2, 0) + b"{}",
             "version 1, version 2 is read here: install the same",
@@ -165,7 +168,7 @@ def test_a_header_that_lies_about_tensors(tensors: Any, says: str, path: str) ->
         (struct.pack("<3sBIQ", b"GRM", 2, 1 << 30, 0), "too large"),
         (struct.pack("<3sBIQ", b"GRM", 2, 2, 1 << 50) + b"{}", "too large"),
         (struct.pack("<3sBIQ", b"GRM", 2, 1, 0) + b"{", "header is not valid JSON"),
-        (struct.pack("<3sBIQ", b"GRM", 2, 2, 0) + b"[]", "header is an object"),
+        (struct.pack("<3sBIQ", b"GRM", 2, 2, 0) + b"[]", "header must be an object"),
         (struct.pack("<3sBIQ", b"GRM", 2, 2, 64) + b"{}", "take 0 bytes or more, it has 64"),
     ],
 )
@@ -177,7 +180,7 @@ def test_what_is_no_message_is_a_typed_error(data: bytes, says: str) -> None:
 
 
 def test_a_message_that_promises_more_memory_than_there_is() -> None:
-    with pytest.raises(gr.ClusterError, match="no memory for a message of 1099511627776 bytes"):
+    with pytest.raises(gr.ClusterError, match="not enough memory for a message of 1099511627776 bytes"):
         read(raw([["x", "uint8", [1 << 40]]], 1 << 40))
 
 
@@ -194,3 +197,37 @@ def test_a_reader_keeps_nothing_of_a_message() -> None:
             del message
     del into
     assert [one() for one in gone] == [None]
+
+
+SHEET = Sheet("n", (StageSheet("p", {"x": "x"}, {}, ("y",), (("m", 1),), {"m": {"y": "z"}}, ()),), ("y",))
+SERVED = Served((Port("x", "float32", (-1, 3)),), (), (1, 4), (((4, 3),),), seconds=(0.5, 2))
+
+
+@pytest.mark.parametrize("record", [SHEET, SERVED])
+def test_records_come_back(record: Any) -> None:
+    said = read_message(write_message({"record": record})).header["record"]
+    assert read_record(type(record), said) == record
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"machine": 3}, "$.machine"),
+        ({"stages": {}}, "$.stages"),
+        ({"stages": [[]]}, "$.stages[0]"),
+        ({"outputs": [None]}, "$.outputs[0]"),
+        ({"outputs": None}, "$.outputs"),
+    ],
+)
+def test_a_record_that_is_none_says_where(change: dict[str, Any], path: str) -> None:
+    with pytest.raises(gr.DocumentError) as caught:
+        read_record(Sheet, {**orjson.loads(orjson.dumps(SHEET)), **change})
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize("needs", [["m", "1"], ["m"], ["m", True], "m1"])
+def test_pairs_of_a_record_have_their_types(needs: Any) -> None:
+    said = orjson.loads(orjson.dumps(SHEET))
+    said["stages"][0]["needs"] = [needs]
+    with pytest.raises(gr.DocumentError, match="needs"):
+        read_record(Sheet, said)

@@ -297,7 +297,7 @@ def test_replicas_hear_of_the_load(monkeypatch):
     dispatched(test, runners=1)
 
 
-HELLO = {"type": "hello", "name": "m", "node": "n", "pid": 1, "served": SERVED.as_json()}
+HELLO = {"type": "hello", "name": "m", "node": "n", "pid": 1, "served": SERVED}
 
 
 def test_a_stranger_gets_no_batch(monkeypatch):

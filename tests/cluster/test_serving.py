@@ -282,7 +282,7 @@ def test_a_model_is_replaced_while_it_answers(server):
     assert load.errors == []
     (server.folder / "net.bundle" / "bundle.json").write_text("{")
     server.process.send_signal(signal.SIGHUP)
-    server.wait_for("(stays as it is)")
+    server.wait_for("(is not replaced)")
     with Load(server.url, seeds=(1,), threads=1) as load:
         load.wait_for_more(5)
     assert load.errors == []

@@ -182,7 +182,7 @@ def test_the_first_error_ends_the_others(tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("gcc 'half", "GR_CC=.*cannot be taken apart into words: No closing quotation.*GR_CC='gcc -m64'"),
+        ("gcc 'half", "GR_CC=.*cannot be split into words: No closing quotation.*GR_CC='gcc -m64'"),
         ("   ", "GR_CC='   ' names no compiler"),
         ("''", "names no compiler"),
         ("gcc\0", "names no compiler"),

@@ -251,7 +251,7 @@ def test_an_output_replaces_libraries_alone(build, tmp_path):
     (tmp_path / "net.json").write_text("{}")
     for out in (source, tmp_path / "net.json"):
         before = out.read_text()
-        with pytest.raises(CompileError, match="is there and no library"):
+        with pytest.raises(CompileError, match="exists and is no library"):
             build_kernel_library([source], out)
         assert out.read_text() == before
     assert library.read_bytes()[:4] == b"\x7fELF"

@@ -19,7 +19,7 @@ from graph_runtime.base.config import config
 from graph_runtime.base.errors import GraphRuntimeError, LibraryError, UnsupportedOpError
 from graph_runtime.base.machine import isa
 from graph_runtime.binding import core
-from graph_runtime.binding.built_in import generic_kernel
+from graph_runtime.binding.programs.program import generic_kernel
 from graph_runtime.ir.graph import COPY, Func, TensorType
 from graph_runtime.run.kernels import resolve
 from graph_runtime.run.library import load_library

@@ -184,7 +184,7 @@ USE = """
     ("descriptor", "source", "text"),
     [
         (NPU, None, "kind npu has no C: npu.c beside it"),
-        (NPU | {"dl_type": 12}, NPU_C, "one number a kind"),
+        (NPU | {"dl_type": 12}, NPU_C, "give the kind one number"),
         (NPU | {"board": "n150", "kind": "npu"}, NPU_C, "there is a device n150 already"),
         (NPU | {"grid": [0, 1]}, NPU_C, "$.grid[0]"),
         ({"kind": "npu", "board": "npu1"}, NPU_C, "is no descriptor of a device"),

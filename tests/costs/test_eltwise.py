@@ -9,7 +9,7 @@ import pytest
 from graph_runtime import costs
 from graph_runtime.base.errors import PlanError
 from graph_runtime.base.machine import devices
-from graph_runtime.costs import sfpu_blocks
+from graph_runtime.costs import eltwise
 from graph_runtime.ir.builder import GraphBuilder
 from graph_runtime.plan import plan
 
@@ -63,17 +63,20 @@ def test_tiles_are_dealt_out_evenly():
 
 
 def test_the_tables_name_what_there_is():
-    names = {line[0] for line in sfpu_blocks._lines(sfpu_blocks._KERNELS)}
+    names = {line[0] for line in eltwise._lines(eltwise._KERNELS)}
     for name in names:
         for wide in (False, True):
-            assert sfpu_blocks.blocks_of(name, wide).keys() <= set(sfpu_blocks.BLOCKS)
-            assert sfpu_blocks.blocks_of(name, wide)
-    for name, *_ in sfpu_blocks._lines(sfpu_blocks._COMPOSITES):
-        for program in (*sfpu_blocks.programs_of(name, 1, False), *sfpu_blocks.programs_of(name, 1, True)):
-            assert program.kind in sfpu_blocks.PROGRAMS
+            assert eltwise.blocks_of(name, wide).keys() <= set(eltwise.BLOCKS)
+            assert eltwise.blocks_of(name, wide)
+    for name, *_ in eltwise._lines(eltwise._COMPOSITES):
+        for program in (
+            *eltwise.eltwise_programs(name, 1, False),
+            *eltwise.eltwise_programs(name, 1, True),
+        ):
+            assert program.kind in eltwise.PROGRAMS
             assert not program.kernel or program.kernel in names, name
-    assert sfpu_blocks.programs_of("no_such_op", 2, False) == (
-        sfpu_blocks.EltwiseProgram("binary", "no_such_op"),
+    assert eltwise.eltwise_programs("no_such_op", 2, False) == (
+        eltwise.EltwiseProgram("binary", "no_such_op"),
     )
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from graph_runtime import GraphBuilder
 from graph_runtime.base.errors import DeviceError
+from graph_runtime.base.files.mapped import data_folder
 from graph_runtime.base.machine.descriptors import boards, read_descriptor
 from graph_runtime.base.machine.devices import parse_list
 from graph_runtime.base.machine.layout import DRAM, L1
-from graph_runtime.base.packaged import data_folder
 from graph_runtime.plan import plan
 from graph_runtime.simulation.simulation import simulate
 

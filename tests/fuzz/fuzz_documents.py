@@ -26,9 +26,10 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime.artifacts.libraries.manifest import ABI_VERSION, KernelEntry, Manifest, read_manifest
+from graph_runtime.artifacts.prepare import read_params
 from graph_runtime.base.dtypes import canonical
 from graph_runtime.ir.documents.loader import load_graph
-from graph_runtime.ir.documents.params import read_params, save_params
+from graph_runtime.ir.documents.params import save_params
 from graph_runtime.ir.documents.write import graph_to_json
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.plan import plan

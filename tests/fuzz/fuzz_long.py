@@ -36,7 +36,8 @@ from fuzz_tvm import blobs, libraries, try_library
 import graph_runtime as gr
 from graph_runtime.artifacts.bundles.bundle import read_bundle
 from graph_runtime.artifacts.libraries.manifest import read_manifest
-from graph_runtime.cli.values import read_input, read_texts
+from graph_runtime.artifacts.prepare import read_params
+from graph_runtime.cli.sources import read_input, read_texts
 from graph_runtime.cluster.http.http_heads import parse_head
 from graph_runtime.cluster.http.requests import parse_request
 from graph_runtime.cluster.ports import Port, Served
@@ -47,7 +48,6 @@ from graph_runtime.frontends.stablehlo import load_model as load_stablehlo
 from graph_runtime.frontends.stablehlo.op_stages import stays_open
 from graph_runtime.frontends.stablehlo.source import read_source
 from graph_runtime.ir.documents.loader import load_graph
-from graph_runtime.ir.documents.params import read_params
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.study.experiment import COLUMNS, read_rows
 from graph_runtime.ttnn.tensors.tensorbin import read_tensor, write_tensor

@@ -23,9 +23,10 @@ from pathlib import Path
 
 import numpy as np
 from driver import fuzz, run
+from fixed_pool import FixedPool
 
 import graph_runtime as gr
-from graph_runtime.cluster.batcher import Batcher, FixedPool, RowBatch
+from graph_runtime.cluster.batcher import Batcher, RowBatch
 from graph_runtime.cluster.catalog import Catalog, ServedModel
 from graph_runtime.cluster.front import Front
 from graph_runtime.cluster.http.http_heads import Head, parse_head

@@ -23,9 +23,10 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
+from graph_runtime.artifacts.prepare import read_params
 from graph_runtime.compat.tvm_files.blob import ConstLoader, Factory, parse_blob
 from graph_runtime.compat.tvm_files.inspect import describe
-from graph_runtime.ir.documents.params import read_params, save_params
+from graph_runtime.ir.documents.params import save_params
 
 TESTS = Path(__file__).resolve().parents[1]
 SOURCE = r"""

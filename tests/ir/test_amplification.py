@@ -48,7 +48,7 @@ with tempfile.NamedTemporaryFile(suffix=".onnx") as small:
 CALLS = {
     "graph": ("from graph_runtime.ir.documents.loader import load_graph", "load_graph(sys.argv[1])"),
     "bundle": ("import graph_runtime.run.loading", "gr.load(sys.argv[1])"),
-    "params": ("from graph_runtime.ir.documents.params import read_params", "read_params(sys.argv[1])"),
+    "params": ("from graph_runtime.artifacts.prepare import read_params", "read_params(sys.argv[1])"),
     "snapshot": (
         "from graph_runtime.base.machine.devices import parse_list; "
         "from graph_runtime.plan.snapshot import read_snapshot",
@@ -105,6 +105,7 @@ def _some(names, *quick):
     return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", _some(TEXTS, "objects", "colons", "nested arrays"))
 def test_json_of_a_graph(name, tmp_path):
     file, text = tmp_path / "graph.json", TEXTS[name]()
@@ -146,6 +147,7 @@ def many(count: int) -> dict:
 
 
 @pytest.mark.core
+@pytest.mark.sampled
 @pytest.mark.parametrize("count", [10_000, pytest.param(800_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", many(0))
 def test_an_index_of_a_bundle(what, count, tmp_path):
@@ -157,6 +159,7 @@ def test_an_index_of_a_bundle(what, count, tmp_path):
 
 
 @pytest.mark.core
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", _some(["objects", "small objects", "deep", "keys", "strings"], "objects"))
 def test_headers_of_other_files(name, tmp_path):
     text = TEXTS[name]()

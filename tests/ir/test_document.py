@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_runtime.base.errors import DocumentError, GraphRuntimeError
-from graph_runtime.base.json_text import json_path, parse_json, tells_all
-from graph_runtime.ir.documents.document import read_document, read_source
+from graph_runtime.base.json_text import json_path, parse_json, read_source, tells_all
+from graph_runtime.ir.documents.document import read_document
 from graph_runtime.ir.documents.loader import load_graph
 
 EMPTY = {

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.base.errors import DocumentError, GraphError, UnsupportedOpError
-from graph_runtime.base.garbage import gc_paused
 from graph_runtime.base.machine.layout import Layout
+from graph_runtime.base.progress import gc_paused
 from graph_runtime.frontends import is_onnx
 from graph_runtime.frontends.stablehlo import load_model as load_stablehlo
 from graph_runtime.ir.documents.loader import load_graph

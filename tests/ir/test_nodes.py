@@ -12,10 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_runtime.base.errors import DocumentError
-from graph_runtime.ir.documents.columns import id_rows
+from graph_runtime.ir.documents.columns import (
+    _BLOCK,
+    NULL,
+    id_rows,
+    is_plain,
+    node_columns,
+    plain_columns,
+    read_checked,
+)
 from graph_runtime.ir.documents.document import check_schema
-from graph_runtime.ir.documents.nodes import _BLOCK, NULL, node_columns, plain_columns, read_checked
-from graph_runtime.ir.documents.plain import is_plain
 
 ATTRS = {"func_name": "f", "num_inputs": "1", "num_outputs": "1", "flatten_data": "0"}
 

@@ -18,7 +18,7 @@ from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import inputs as draws
 from graph_runtime.ir.ops import registry
 from graph_runtime.ir.ops.numerics import NAMES, STREAM_DIRS
-from graph_runtime.ir.ops.select import select
+from graph_runtime.ir.ops.rules import select
 
 OPS = list(ops.all_ops().values())
 OURS = {
@@ -325,7 +325,7 @@ def test_defaults_are_onnx():
             "max_pool2d_backward",
             floats((1, 1, 8, 8), (1, 1, 8, 8)),
             {"kernel_shape": [2, 2]},
-            r"the pool's shape \[1, 1, 7, 7\]",
+            r"must have shape \[1, 1, 7, 7\] \(the pool's shape\)",
         ),
     ],
 )

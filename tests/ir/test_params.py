@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from graph_runtime.artifacts.prepare import read_params
 from graph_runtime.base.errors import ParamsError
-from graph_runtime.ir.documents.params import MAGIC, read_params, save_params
+from graph_runtime.ir.documents.params import MAGIC, save_params
 
 DTYPES = ["f4", "f8", "f2", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?", ml_dtypes.bfloat16]
 

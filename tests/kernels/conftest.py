@@ -14,7 +14,7 @@ from graph_runtime.base.machine.layout import Layout, footprint
 from graph_runtime.binding import core
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import Op
-from graph_runtime.ir.ops.select import call_words, select
+from graph_runtime.ir.ops.rules import call_words, select
 from graph_runtime.run.device_handles import DeviceHandle
 
 

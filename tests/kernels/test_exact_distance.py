@@ -97,6 +97,7 @@ def test_special_values_stay_in_their_rows_and_columns(format):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(1, 5))
 @pytest.mark.parametrize("op", CASES)
 def test_every_op_and_fidelity_is_near(op, seed):

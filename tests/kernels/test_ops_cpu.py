@@ -16,7 +16,7 @@ from graph_runtime.ir.ops import inputs as draws
 from graph_runtime.ir.ops.products.levels import pack_levels
 from graph_runtime.ir.ops.products.packed import pack_float_convolution
 from graph_runtime.ir.ops.products.winograd import pack_winograd
-from graph_runtime.ir.ops.select import select
+from graph_runtime.ir.ops.rules import select
 from graph_runtime.run.device_handles import open_device
 
 ffi = core.ffi
@@ -405,7 +405,7 @@ def test_products_with_weights_of_few_bits(data):
 def test_levels_that_the_kernel_does_not_read_are_refused(levels):
     with pytest.raises(GraphError, match="levels is"):
         infer_dense(packed=8, levels=levels)
-    with pytest.raises(GraphError, match="levels are of packed weights"):
+    with pytest.raises(GraphError, match="levels are for packed weights"):
         infer_dense(levels=[4, 32])
 
 

@@ -63,6 +63,7 @@ def test_every_announced_tt_kernel_has_an_op_and_every_op_its_kernel():
     assert {name for name in core.generic_kernels() if name.startswith("tt/")} == wanted
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("name", "storage"),
     [
@@ -81,6 +82,7 @@ def test_cases(tt, name, storage):
             check(tt, op, case, layouts, into)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("part", [4, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", CASES)
 def test_cases_with_every_tensor_stored_its_own_way(tt, name, part):
@@ -220,6 +222,7 @@ def threads():
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 @pytest.mark.parametrize("row", range(len(LARGE)), ids=lambda i: f"{LARGE[i][0]}-{i}")
 def test_large_tensors(tt, row, threads):
     """Right in tiles and in rows, with the same float32 bits in both, on one thread and on two."""

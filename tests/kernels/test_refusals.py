@@ -87,7 +87,7 @@ def test_a_refused_value_leaves_what_the_output_would_replace(name, device, layo
 
 @pytest.mark.slow  # compiles them
 @pytest.mark.parametrize("device", ["cpu:0", "tt:0"])
-def test_compiled_kernels_refuse_as_the_generic_ones_do(tmp_path, kernel_cache, device):
+def test_compiled_kernels_refuse_as_the_generic_ones_do(tmp_path, kernel_cache, few_units, device):
     planned = {
         name: _planned(name, at, layout)
         for name, at, layout in PLACES

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import hashlib
+import importlib.util
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,11 +21,22 @@ from graph_runtime.binding import core
 from graph_runtime.run.device_handles import DeviceHandle
 
 NATIVE = Path(__file__).resolve().parents[2] / "native"
+spec = importlib.util.spec_from_file_location("this_machine", NATIVE / "this_machine.py")
+this_machine = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(this_machine)
 INCLUDES = [f"-I{NATIVE / folder}" for folder in ("include", "core", "ttsim", "kernels")]
+# as the core is built for sanitizers: CHECKED of native/build_native.py
+CHECKED = (
+    "-O1",
+    "-DGR_TILES_ONCE",
+    "-fdisable-tree-cunrolli",
+    "-fdisable-tree-cunroll",
+    "-fdisable-rtl-loop2_unroll",
+)
 SANITIZE = {
-    "asan": ["-fsanitize=address,undefined"],
-    "ubsan": ["-fsanitize=undefined"],
-    "tsan": ["-fsanitize=thread"],
+    "asan": [*CHECKED, "-fsanitize=address,undefined"],
+    "ubsan": [*CHECKED, "-fsanitize=undefined"],
+    "tsan": [*CHECKED, "-fsanitize=thread"],
 }
 
 
@@ -31,21 +44,24 @@ SANITIZE = {
 def compile_c(tmp_path_factory) -> Callable[..., Path]:
     """compile_c(source, *flags) -> path of a shared object that sees all headers of native/."""
     folder = tmp_path_factory.mktemp("c")
+    compiler = os.environ.get("CC", "gcc")
+    sanitize = SANITIZE.get(os.environ.get("GR_BUILD", ""), [])
+    if sanitize:
+        sanitize = [*sanitize, *this_machine.only_here([compiler])]
 
     def build(source: str, *flags: str) -> Path:
         out = folder / (hashlib.sha256(repr((source, flags)).encode()).hexdigest()[:16] + ".so")
         if not out.exists():
             text = out.with_suffix(".c")
             text.write_text(source)
-            subprocess.run(
+            made = subprocess.run(
                 [
-                    os.environ.get("CC", "gcc"),
+                    compiler,
                     "-std=gnu11",
                     "-O2",
                     "-Wall",
                     "-Wextra",
                     "-Wno-unused-function",
-                    *SANITIZE.get(os.environ.get("GR_BUILD", ""), []),
                     "-shared",
                     "-fPIC",
                     *INCLUDES,
@@ -53,10 +69,16 @@ def compile_c(tmp_path_factory) -> Callable[..., Path]:
                     "-o",
                     str(out),
                     *flags,
+                    *sanitize,
                 ],
-                check=True,
+                stderr=subprocess.PIPE,
+                text=True,
                 timeout=100,
             )
+            said = [line for line in made.stderr.splitlines() if "note: disable pass" not in line]
+            if said:
+                print(*said, sep="\n", file=sys.stderr)
+            made.check_returncode()
         return out
 
     return build
@@ -136,7 +158,8 @@ class Bench:
     def __init__(self, board: str | None = None, **memory_changes):
         device = devices.tt(0, board)
         memories = tuple(dataclasses.replace(m, **memory_changes) for m in device.descriptor.memories)
-        descriptor = dataclasses.replace(device.descriptor, memories=memories)
+        grid = (1, memory_changes["banks"]) if "banks" in memory_changes else device.descriptor.grid
+        descriptor = dataclasses.replace(device.descriptor, memories=memories, grid=grid)
         self.handle = DeviceHandle(devices.Device("tt", 0, descriptor))
         self.memories = memories
 
@@ -145,7 +168,7 @@ class Bench:
         index = [m.name for m in self.memories].index(layout.memory)
         memory, page = self.memories[index], pages(layout, shape)
         addr = self.handle.alloc(index, footprint(layout, shape, memory)[0], "test")
-        arg = core.tensor_arg(addr, dtype, shape, layout, handle=self.handle)
+        arg = core.tensor_arg(addr | self.handle.shard_tag(layout, shape), dtype, shape, layout)
         if fill is not None:
             self.write_raw(arg, np.full((page.count, page.nbytes), fill, np.uint8))
         return arg

@@ -13,15 +13,8 @@ from hypothesis import strategies as st
 
 from graph_runtime.base.errors import GraphRuntimeError, InputError
 from graph_runtime.binding.packing import pack
-from graph_runtime.plan.storage.conflicts import Groups
-from graph_runtime.plan.storage.offsets import (
-    FITS,
-    IMPOSSIBLE,
-    UNKNOWN,
-    most_live,
-    pack_conflicts,
-    pack_offsets,
-)
+from graph_runtime.plan.columns import most_live
+from graph_runtime.plan.storage.offsets import FITS, IMPOSSIBLE, UNKNOWN, Groups, pack_conflicts, pack_offsets
 
 NOT_PROVED = 200_000
 

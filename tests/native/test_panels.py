@@ -22,10 +22,10 @@ from graph_runtime.ir.ops.products import packed
 from graph_runtime.ir.ops.products.byte_panels import bytes_type, depthwise_k
 from graph_runtime.ir.ops.products.levels import level_type, unpack_levels
 from graph_runtime.ir.ops.registry import Case
-from graph_runtime.ir.ops.select import select
+from graph_runtime.ir.ops.rules import select
 from graph_runtime.run.device_handles import open_device
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(by="library")]  # a machine is a compilation
 _NO_512 = "-D__builtin_cpu_supports(name)=(name[3] != '5')"
 # what the compiler is told, on each machine; x86: what stands for __builtin_cpu_supports, no feature, all
 # but AVX-512's, or all but AVX-512's products of bf16; and AVX-512 played by AVX2 (isa/played.h), AMX by C
@@ -84,12 +84,15 @@ TILED = {  # header -> kernels of it that AMX serves: all others are compiled fo
 }
 
 
-@pytest.fixture(scope="module", params=PRETEND)
+def _machine(name: str):
+    """A parameter of the library; skipped where this machine cannot play it."""
+    compiler, needed = shutil.which("gcc"), NEEDED.get(name)
+    there = compiler and (not needed or needed in (isa.host_features() or ()))
+    return pytest.param(name, marks=[] if there else [pytest.mark.skip(reason=f"no gcc, or no {needed}")])
+
+
+@pytest.fixture(scope="module", params=[_machine(name) for name in PRETEND])
 def library(request, tmp_path_factory):
-    compiler = shutil.which("gcc")
-    needed = NEEDED.get(request.param)
-    if compiler is None or (needed and needed not in (isa.host_features() or ())):
-        pytest.skip(f"no gcc, or no {needed}")
     folder = tmp_path_factory.mktemp("panels")
     tiled = request.param.endswith("amx")
     kernels = sum(TILED.values(), ()) if tiled else KERNELS
@@ -100,8 +103,8 @@ def library(request, tmp_path_factory):
     native = native_folder()
     subprocess.run(
         [
-            compiler,
-            "-O1",
+            "gcc",
+            "-O0",  # an eighth of the time of -O1, and the same bits
             "-ffp-contract=off",
             "-fno-math-errno",
             "-fPIC",

@@ -17,8 +17,7 @@ from graph_runtime.base.errors import DeviceError, GraphRuntimeError, KernelErro
 from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.binding import core
-from graph_runtime.binding.gr_arg import ARG, arg_record
-from graph_runtime.binding.programs.program import SLOT, STEP, Kernel
+from graph_runtime.binding.programs.program import ARG, SLOT, STEP, Kernel, arg_record
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.run.device_handles import DeviceHandle, open_device
 from graph_runtime.run.queues.buffer import Buffer

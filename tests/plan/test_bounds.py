@@ -11,7 +11,7 @@ import pytest
 from graph_runtime import GraphBuilder
 from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.ir.model import Model
-from graph_runtime.plan.placement import place
+from graph_runtime.plan.passes import place
 from graph_runtime.plan.placing import PlacementProblem, evaluate
 from graph_runtime.testing.graphs import random_graph
 

@@ -12,8 +12,8 @@ import graph_runtime as gr
 from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.base.options import Options
 from graph_runtime.binding import circular
-from graph_runtime.binding.programs.lower import lower
-from graph_runtime.plan.card_programs import GROUNDS, ground, program_of
+from graph_runtime.binding.programs.program import lower
+from graph_runtime.plan.card_programs import GROUNDS, ground, program_of_node
 from graph_runtime.views import report
 from graph_runtime.views.visualizer import write_report
 
@@ -40,11 +40,11 @@ def planned(graph, numerics=None):
 def test_the_ground_is_the_devices_arithmetic(graph):
     ours, ttnns = planned(graph), planned(graph, TTNN)
     assert (ground(ours, 0), ground(ttnns, 0)) == GROUNDS
-    assert all(program_of(ours, node) is None for node in nodes(ours))
-    known = {node.op: program_of(ttnns, node) for node in nodes(ttnns)}
+    assert all(program_of_node(ours, node) is None for node in nodes(ours))
+    known = {node.op: program_of_node(ttnns, node) for node in nodes(ttnns)}
     assert known["cumsum"] is None  # its factory is not known: our kernel's number
     for node in nodes(ttnns):
-        made = program_of(ttnns, node)
+        made = program_of_node(ttnns, node)
         at = nodes(ours)[nodes(ttnns).index(node)].nid
         assert ttnns.circular[node.nid] == (ours.circular[at] if made is None else made.nbytes)
     assert known["relu"].nbytes == 4 * 4096  # two tiles in, two out, float32
@@ -59,7 +59,7 @@ def nodes(plan):
 def test_a_run_keeps_free_what_our_kernels_open(graph):
     ours, ttnns = planned(graph), planned(graph, TTNN)
     programs = [circular.measured(lower(plan, circular._built_in)) for plan in (ours, ttnns)]
-    needs = [circular.of_instructions(program) for program in programs]
+    needs = [program.circular_of() for program in programs]
     assert needs[0] == needs[1] == ours.circular_peak()
     assert ttnns.circular_peak() != ours.circular_peak()
 

@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 
 import graph_runtime as gr
 from graph_runtime.plan.placing.causes import sentences, time_text
-from graph_runtime.plan.placing.deltas import serial_ns
 from graph_runtime.plan.placing.problem import UNSUPPORTED
-from graph_runtime.plan.placing.schedule import NO_ROOM, OBJECTIVES, evaluate
+from graph_runtime.plan.placing.schedule import NO_ROOM, OBJECTIVES, evaluate, serial_ns
 from graph_runtime.testing.placing import random_problem
 
 TIME = r"[\d.]+ [um]s"
 SENTENCE = re.compile(
-    rf"mine(?: \((?P<aim>\w+)\))?: (?P<here>{TIME}) here, (?P<cost>{TIME}) and "
-    rf"(?:no other copies|(?P<copies>{TIME}) of copies (?P<way>more|less)) on (?P<there>\S+?)"
+    rf"mine(?: \((?P<aim>\w+)\))?: (?P<at>\S+) (?P<here>{TIME}); (?P<there>\S+) (?P<cost>{TIME})"
+    rf"(?:, (?P<way>and adds|but saves) (?P<copies>{TIME}) of copies)?"
     rf"(?P<tail>: alone it would gain (?P<gain>{TIME}) there(?P<rest>.*))?\Z"
 )
 
@@ -44,6 +43,7 @@ def test_every_number_of_every_sentence(seed, objective):
         said = SENTENCE.match(text)
         assert said, text
         assert (said["aim"] or "serial") == objective
+        assert said["at"] == names[did[nid]]
         there = names.index(said["there"])
         moved = did.copy()
         moved[nid] = there
@@ -52,7 +52,7 @@ def test_every_number_of_every_sentence(seed, objective):
         copies = serial - (other - cost)
         assert (said["here"], said["cost"]) == (time_text(cost), time_text(other))
         assert (said["copies"], said["way"]) == (
-            (time_text(abs(copies)), "more" if copies > 0 else "less") if copies else (None, None)
+            (time_text(abs(copies)), "and adds" if copies > 0 else "but saves") if copies else (None, None)
         )
         for device in able:  # it is the next best
             if device != did[nid]:

@@ -363,3 +363,14 @@ def test_the_checker_refuses_every_mutation_that_reads_a_wrong_byte(mutate):
         tally["killed" if fault else "conservative" if refused else "harmless"] += 1
     print(mutate.__name__, dict(tally))  # pytest -s shows the counts
     assert tally["killed"] + tally["conservative"] >= SEEDS // 5
+
+
+def test_a_refusal_says_what_to_correct_in_the_file():
+    planned = plan(random_graph(np.random.default_rng(3), nodes=12, columns=False), ["cpu:0"])
+    small = replace(planned, storage=replace(planned.storage, extent=planned.storage.extent // 2))
+    with pytest.raises(
+        CheckError, match=r"correct storage_id and metadata\.graph_runtime\.storage"
+    ) as caught:
+        check(small)
+    assert caught.value.rule == "storage"
+    assert caught.value.path.startswith("$.attrs.storage_id")

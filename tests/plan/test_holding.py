@@ -86,6 +86,7 @@ def _decide_what_does_not_fit(problem, name):
     assert (room.parameters(did[None])[0] + room.buffers(did[None])[0] <= room.available).all()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", SEEDS)
 def test_policies_find_what_fits_or_say_that_nothing_does(seed):
     problem = _problem(seed)
@@ -100,6 +101,7 @@ def test_policies_find_what_fits_or_say_that_nothing_does(seed):
             assert ns == best
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", SEEDS)
 def test_bounds_are_below_all_that_fits(seed):
     problem = _problem(seed)
@@ -294,5 +296,7 @@ def test_place_and_simulate_price_tensors_in_l1_alike():
 
 
 def test_a_wish_that_nothing_can_follow_is_refused():
-    with pytest.raises(PlanError, match=r"cannot be on tt:0 what layout 'relu\*' asks for: .*no rectangle"):
+    with pytest.raises(
+        PlanError, match=r"cannot have on tt:0 the layout that 'relu\*' asks for: .*no rectangle"
+    ):
         gr.place(_products(2), ["cpu:0", "tt:0"], placement="mincut", layouts={"relu*": "block[99x99]"})

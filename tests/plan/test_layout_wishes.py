@@ -16,7 +16,7 @@ from graph_runtime.ir.documents.params import save_params
 from graph_runtime.ir.documents.write import graph_to_json
 from graph_runtime.ir.graph import COPY, TensorType
 from graph_runtime.plan import plan
-from graph_runtime.plan.conversions import conversion
+from graph_runtime.plan.layouts import conversion
 from graph_runtime.plan.record import record
 from graph_runtime.testing.graphs import GraphMaker
 

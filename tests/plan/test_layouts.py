@@ -16,8 +16,8 @@ from graph_runtime.ir.documents.loader import load_graph
 from graph_runtime.ir.documents.write import graph_to_json
 from graph_runtime.ir.graph import COPY, NOP, TensorType
 from graph_runtime.plan import check, plan
-from graph_runtime.plan.layouts import choose
 from graph_runtime.plan.record import record
+from graph_runtime.plan.supports import choose
 from graph_runtime.testing.graphs import GraphMaker
 
 

@@ -10,10 +10,8 @@ from graph_runtime.base.errors import InputError, PlanError
 from graph_runtime.base.machine.devices import Device
 from graph_runtime.costs import Cost, CostModel
 from graph_runtime.plan import plan
-from graph_runtime.plan.placement import place
-from graph_runtime.plan.storage.conflicts import Groups
-from graph_runtime.plan.storage.offsets import FITS, UNKNOWN
-from graph_runtime.plan.storage.packers import find_packer
+from graph_runtime.plan.passes import place
+from graph_runtime.plan.storage.offsets import FITS, UNKNOWN, Groups, find_packer
 from graph_runtime.simulation.simulation import simulate
 from graph_runtime.testing.graphs import random_graph
 
@@ -65,6 +63,14 @@ def test_a_cost_model_by_name_and_without_a_policy():
     assert sum(row["ns"] for row in placed.report()) == 5000
     assert Options(costs=name).as_json() == {"costs": name}
     assert Options(costs=Flat()).as_json() == {"costs": name}
+
+
+def test_a_name_that_is_no_function_lists_only_the_modules_own():
+    with pytest.raises(PlanError, match="has no function 'numpyy'") as caught:
+        place(graph(), PAIR, placement=f"{__name__}:numpyy")
+    assert "find_packer" not in str(caught.value), "what the module imports is none of its own"
+    with pytest.raises(PlanError, match=r"'PAIR' of .* is a tuple, no function"):
+        place(graph(), PAIR, placement=f"{__name__}:PAIR")
 
 
 @pytest.mark.parametrize("said", [-1, float("nan"), float("inf"), "7", None, Cost(1.0, "guessed", "")])

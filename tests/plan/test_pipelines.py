@@ -15,8 +15,7 @@ from graph_runtime.plan.placing import decide, evaluate, make_problem
 from graph_runtime.plan.placing.bounds import lower_bound
 from graph_runtime.plan.placing.cuts import pair_bound, shared_bound
 from graph_runtime.plan.placing.exact import solve
-from graph_runtime.plan.placing.pipeline import contiguous
-from graph_runtime.plan.placing.seats import reseat
+from graph_runtime.plan.placing.pipeline import contiguous, reseat
 from graph_runtime.plan.pricing import Pricing
 from graph_runtime.testing.placing import random_problem
 from graph_runtime.views.placement import text

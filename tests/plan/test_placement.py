@@ -14,7 +14,7 @@ from graph_runtime.base.errors import CheckError, InputError, PlanError, Unsuppo
 from graph_runtime.base.machine.devices import parse_list
 from graph_runtime.ir.graph import COPY, TensorType
 from graph_runtime.plan import plan
-from graph_runtime.plan.placement import place
+from graph_runtime.plan.passes import place
 from graph_runtime.plan.transfers import insert_transfers
 from graph_runtime.testing.graphs import GraphMaker, random_graph
 

@@ -20,12 +20,18 @@ from graph_runtime.plan import plan
 from graph_runtime.plan.columns import is_nop
 from graph_runtime.plan.placing.bounds import lower_bound
 from graph_runtime.plan.placing.cuts import best_cut
-from graph_runtime.plan.placing.deltas import copy_changes, copy_table, serial_ns
 from graph_runtime.plan.placing.exact import solve
 from graph_runtime.plan.placing.maxflow import FlowNetwork
 from graph_runtime.plan.placing.policies import PLACEMENT_POLICIES, decide
 from graph_runtime.plan.placing.problem import PlacementProblem, make_problem
-from graph_runtime.plan.placing.schedule import OBJECTIVES, evaluate, measure
+from graph_runtime.plan.placing.schedule import (
+    OBJECTIVES,
+    copy_changes,
+    copy_table,
+    evaluate,
+    measure,
+    serial_ns,
+)
 from graph_runtime.plan.placing.search import singles
 from graph_runtime.plan.pricing import Pricing
 from graph_runtime.plan.types import Placement, Plan, Storage

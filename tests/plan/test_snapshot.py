@@ -76,9 +76,7 @@ def test_a_bundle_runs_from_its_snapshot_and_on_other_devices_without(tmp_path, 
     x = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
     other = gr.load(path, DEVICES[::-1])
     other.run(x=x)
-    monkeypatch.setattr(
-        "graph_runtime.artifacts.bundle_programs.load_graph", None
-    )  # no document is read from here on
+    monkeypatch.setattr("graph_runtime.artifacts.door.load_graph", None)  # no document is read from here on
     module = gr.load(path)
     module.run(x=x)
     np.testing.assert_allclose(module.get_output(0).numpy(), other.get_output(0).numpy(), rtol=1e-5)

@@ -10,7 +10,7 @@ import graph_runtime as gr
 from graph_runtime.base.errors import CapacityError, InputError, PlanError
 from graph_runtime.base.machine.devices import parse_list
 from graph_runtime.plan import plan
-from graph_runtime.plan.placement import place
+from graph_runtime.plan.passes import place
 from graph_runtime.simulation.simulation import simulate
 
 WIDTH = 1024

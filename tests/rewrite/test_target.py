@@ -14,7 +14,7 @@ from graph_runtime.base.machine.devices import parse_list
 from graph_runtime.ir.model import Model
 from graph_runtime.ir.ops.products.packed import unpack
 from graph_runtime.plan import plan
-from graph_runtime.plan.placement import place
+from graph_runtime.plan.passes import place
 from graph_runtime.plan.placing import make_problem
 from graph_runtime.plan.pricing import Pricing
 from graph_runtime.rewrite import fuse, simplify

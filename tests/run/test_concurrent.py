@@ -130,7 +130,7 @@ def test_a_thread_sees_its_own_inputs_and_outputs():
     def other(_):
         with pytest.raises(gr.InputError, match="has run nothing"):
             many.get_output(0)
-        with pytest.raises(gr.InputError, match="this thread has set no x"):
+        with pytest.raises(gr.InputError, match="this thread has not set x"):
             many.run()
         many.run(x=value)
         assert not many.get_output(0, out=np.empty((ROWS, SIZE), np.float32)).any()

@@ -16,13 +16,12 @@ from graph_runtime.accuracy.interpreter import heads, interpret
 from graph_runtime.base.dtypes import CONVERTED, FORMATS
 from graph_runtime.base.errors import CapacityError, PlanError
 from graph_runtime.base.machine import devices
-from graph_runtime.binding.circular import of_plan
+from graph_runtime.binding import circular
 from graph_runtime.ir.documents.loader import load_graph
 from graph_runtime.ir.documents.write import graph_to_json
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
-from graph_runtime.plan.types import Supplies
 from graph_runtime.run.device_handles import open_device
 from graph_runtime.testing.graphs import GraphMaker, random_graph
 
@@ -52,7 +51,7 @@ def random_layouts(rng, graph, names) -> dict[str, str]:
         words = str(rng.choice(PLACES)), str(rng.choice(["row_major", "tile", ""]))
         wish = {**wishes, name: "/".join(filter(None, words))}
         try:
-            plan(graph, names, layouts=wish, supplies=Supplies(circular=of_plan))
+            circular.planned(plan(graph, names, layouts=wish))
             wishes = wish
         except CapacityError:
             continue

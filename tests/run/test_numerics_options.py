@@ -12,7 +12,7 @@ import pytest
 import graph_runtime as gr
 from graph_runtime.accuracy.compare import compare
 from graph_runtime.base.errors import GraphError, PlanError
-from graph_runtime.binding.programs.lower import lower
+from graph_runtime.binding.programs.program import lower
 from graph_runtime.ir.documents.write import graph_to_json
 from graph_runtime.ir.ops.numerics import NO_WORDS, WORDS, Numerics, tail
 from graph_runtime.plan import plan

@@ -1,4 +1,4 @@
-"""Inputs that setting an array copies into, and no more (run/sessions/plain_inputs.py): the short way does
+"""Inputs that setting an array copies into, and no more (run/sessions/running.py): the short way does
 what the long one does, and is left where it would not."""
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime.base.machine.devices import parse
-from graph_runtime.binding import core, gr_arg
+from graph_runtime.binding import core
 from graph_runtime.binding.programs import program
 from graph_runtime.run.device_handles import open_device
 from graph_runtime.run.queues.blocks import let_go
@@ -30,7 +30,7 @@ F32 = np.float32
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
-        ("gr_arg", gr_arg.ARG),
+        ("gr_arg", program.ARG),
         ("gr_call", program.CALL),
         ("gr_instr", program.INSTR),
         ("gr_copy_envs", bind.COPY_ENVS),

@@ -259,10 +259,10 @@ def test_a_device_that_was_closed_stays_in_the_counts(x):
 
     with gr.stats() as counted:
         with DeviceHandle(parse("tt:3")) as handle:
-            arg = core.tensor_arg(handle.alloc(0, 1 << 16, "test"), "float32", SHAPE, ROWS, handle=handle)
+            arg = core.tensor_arg(handle.alloc(0, 1 << 16, "test"), "float32", SHAPE, ROWS)
             core.copy(None, core.host_arg(x), handle, arg)
         with DeviceHandle(parse("tt:3")) as handle:
-            arg = core.tensor_arg(handle.alloc(0, 1 << 16, "test"), "float32", SHAPE, ROWS, handle=handle)
+            arg = core.tensor_arg(handle.alloc(0, 1 << 16, "test"), "float32", SHAPE, ROWS)
             core.copy(None, core.host_arg(x), handle, arg)
     assert moved(counted) == {"h2d tt:3": (2, 2 * BYTES)}
 
@@ -271,7 +271,7 @@ def test_a_copy_that_fails_is_not_counted(x):
     from graph_runtime.base.machine.devices import parse
 
     with DeviceHandle(parse("tt:3")) as handle, gr.stats() as counted:
-        arg = core.tensor_arg(0, "float32", SHAPE, ROWS, handle=handle)
+        arg = core.tensor_arg(0, "float32", SHAPE, ROWS)
         with pytest.raises((gr.DeviceError, KernelError)):
             core.copy(None, core.host_arg(x), handle, arg)
     assert moved(counted) == {}

@@ -919,5 +919,5 @@ def test_max_in_flight_of_a_program(chain, pair):
         rt.load_program(mine, chain, "subtract")
         assert session.max_in_flight == 2
         for wrong in (0, True, 1.5, "two"):
-            with pytest.raises(InputError, match="max_in_flight is how many runs"):
+            with pytest.raises(InputError, match="max_in_flight must be a number of runs"):
                 rt.load_program(mine, chain, "subtract", max_in_flight=wrong)

@@ -239,6 +239,7 @@ def check(name, inputs, attrs, values, layout="dram", **options):
     assert_charged(module, {f"x{i}": value for i, value in enumerate(values())})
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("name", "inputs", "attrs", "values", "layout"), in_turn(walked(), PLACED))
 def test_walks(name, inputs, attrs, values, layout):
     check(name, inputs, attrs, values, layout, formats={"tt": "bfp8_b"} if layout == "l1" else None)

@@ -9,8 +9,7 @@ import pytest
 from graph_runtime import GraphBuilder
 from graph_runtime.base.machine.devices import parse
 from graph_runtime.base.machine.layout import Layout
-from graph_runtime.costs.limits import tt_limits
-from graph_runtime.costs.tt import tt_node_cost
+from graph_runtime.costs.tt import tt_limits, tt_node_cost
 from graph_runtime.ir.graph import Func, TensorType
 from graph_runtime.ir.ops import registry
 from graph_runtime.plan import plan

@@ -8,32 +8,30 @@ import pytest
 
 from graph_runtime import GraphBuilder
 from graph_runtime.plan import plan
-from graph_runtime.plan.placement import place
+from graph_runtime.plan.passes import place
 from graph_runtime.simulation.simulation import simulate
 
 BENCH = Path(__file__).resolve().parents[1] / "bench"
 LISTS = (["tt:0"], ["cpu:0", "tt:0"], ["tt:0=n150", "tt:1=p150"], ["tt:0", "cpu:0"])
 
 
-@pytest.fixture
-def bench(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCH))
-    import bench_rank
-
-    return bench_rank
+with pytest.MonkeyPatch.context() as patch:
+    patch.syspath_prepend(str(BENCH))
+    import bench_rank as bench
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 @pytest.mark.parametrize("objective", ["serial", "makespan"])
-def test_predictions_order_random_placements_as_simulations_do(bench, objective):
-    for devices in bench.LISTS:
-        for model in bench.MODELS:
-            found = bench.measure(model, devices, 25, objective)
-            assert found["rank"] >= 0.98, found
+@pytest.mark.parametrize("devices", bench.LISTS, ids="-".join)
+@pytest.mark.parametrize("model", bench.MODELS)
+def test_predictions_order_random_placements_as_simulations_do(model, devices, objective):
+    found = bench.measure(model, devices, 25, objective)
+    assert found["rank"] >= 0.98, found
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_predictions_of_many_runs_order_placements_as_simulations_do(bench, streamed):
+def test_predictions_of_many_runs_order_placements_as_simulations_do(streamed):
     for devices, topology in ((bench.LISTS[0], None), *bench.CABLED[:2]):
         if streamed and not devices[0].startswith("cpu"):
             continue
@@ -44,13 +42,14 @@ def test_predictions_of_many_runs_order_placements_as_simulations_do(bench, stre
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 @pytest.mark.parametrize("objective", ["serial", "makespan", "throughput"])
-def test_predictions_order_placements_on_cabled_chips(bench, objective):
-    for devices, topology in bench.CABLED:
-        for model in bench.MODELS:
-            for streamed in {False, devices[0].startswith("cpu")}:
-                found = bench.measure(model, devices, 40, objective, topology=topology, streamed=streamed)
-                assert found["rank"] >= 0.98, found
+@pytest.mark.parametrize(("devices", "topology"), bench.CABLED, ids=[name for _, name in bench.CABLED])
+@pytest.mark.parametrize("model", bench.MODELS)
+def test_predictions_order_placements_on_cabled_chips(model, devices, topology, objective):
+    for streamed in {False, devices[0].startswith("cpu")}:
+        found = bench.measure(model, devices, 40, objective, topology=topology, streamed=streamed)
+        assert found["rank"] >= 0.98, found
 
 
 @pytest.mark.parametrize("devices", LISTS, ids=str)

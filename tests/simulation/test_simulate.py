@@ -201,9 +201,9 @@ def test_the_hosts_turn_lies_between_a_run_and_the_next(seed):
     assert (one.latency_ns, one.throughput) == (alone.latency_ns, 1e9 / (alone.makespan_ns + turn))
 
 
-@pytest.mark.parametrize("turn", [-1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("turn", [-1.0, float("nan"), float("inf"), "5"])
 def test_a_turn_that_is_no_time_is_refused(turn):
-    with pytest.raises(InputError, match=r"turn_ns is .*: it is ns, 0 or more"):
+    with pytest.raises(InputError, match=r"turn_ns is .*, must be a number of ns from 0"):
         simulate(made(0), turn_ns=turn)
 
 

@@ -13,7 +13,7 @@ from graph_runtime.base.machine.devices import parse_list
 from graph_runtime.base.machine.topology import Topology, find_topology
 from graph_runtime.costs import CostModel
 from graph_runtime.plan import plan
-from graph_runtime.plan.placement import place
+from graph_runtime.plan.passes import place
 from graph_runtime.simulation.estimate import bounds
 from graph_runtime.simulation.simulation import simulate
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from graph_runtime import GraphBuilder
 from graph_runtime.base.errors import InputError
-from graph_runtime.cli.app import program
+from graph_runtime.cli.app import typer_app
 from graph_runtime.plan.placing import evaluate
 from graph_runtime.study import (
     BASELINES,
@@ -188,18 +188,19 @@ def test_a_file_that_is_no_studys_is_refused_and_stays(tmp_path, text):
 def test_the_command_writes_the_table_and_a_picture(tmp_path):
     out, svg = tmp_path / "r.csv", tmp_path / "r.svg"
     words = ["study", str(out), "--model", "lenet", "--placement", "single", "--placement", "m-etf"]
-    done = CliRunner().invoke(program(), [*words, "--devices", "cpu:0,tt:0", "--chart", str(svg)])
+    done = CliRunner().invoke(typer_app(), [*words, "--devices", "cpu:0,tt:0", "--chart", str(svg)])
     assert done.exit_code == 0, done.output
     assert "m-etf" in done.stdout
     assert len(read_rows(out)) == 2
     assert svg.read_text().startswith("<svg")
-    done = CliRunner().invoke(program(), [*words, "--devices", "cpu:0,tt:0", "--json"])
+    done = CliRunner().invoke(typer_app(), [*words, "--devices", "cpu:0,tt:0", "--json"])
     assert [row["policy"] for row in json.loads(done.stdout)["rows"]] == ["single", "m-etf"]
 
 
 # **************** baselines ****************
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", BASELINES)
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(s, marks=pytest.mark.slow) for s in range(2, 8))])
 def test_a_baseline_is_a_placement_and_the_best_bounds_it(name, seed):

@@ -22,9 +22,11 @@ PAGES = sorted(
 )
 
 
-def test_op_table_is_current():
-    done = subprocess.run([sys.executable, str(ROOT / "tests/tools/ops_table.py"), "--check"], check=False)
-    assert done.returncode == 0, "docs/ops.md is out of date: run python tests/tools/ops_table.py"
+@pytest.mark.parametrize("name", ["ops", "systems"])
+def test_a_table_is_current(name):
+    tool = f"tests/tools/{name}_table.py"
+    done = subprocess.run([sys.executable, str(ROOT / tool), "--check"], check=False)
+    assert done.returncode == 0, f"a table of docs is out of date: run python {tool}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

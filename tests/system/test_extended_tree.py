@@ -3,12 +3,14 @@ each), are put into a copy of the sources, which is built and used without any o
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -145,7 +147,9 @@ def run(tmp_path_factory):
         assert done.returncode == 0, done.stdout[-4000:]
         return done.stdout
 
-    python("-m", "pip", "install", "-q", "--no-deps", "--target", str(site), str(tree))
+    there = importlib.util.find_spec("setuptools") and int(version("setuptools").split(".")[0]) >= 77
+    how = ("--no-build-isolation",) if there else ()  # else pip fetches it
+    python("-m", "pip", "install", "-q", "--no-deps", *how, "--target", str(site), str(tree))
 
     def script(text: str) -> str:
         return python("-c", text)
@@ -160,7 +164,7 @@ def test_a_kind_that_runs_the_kernels_of_another(run):
     run("""
 import numpy as np
 import graph_runtime as gr
-from graph_runtime.artifacts.plannable import asked_devices
+from graph_runtime.plan.device_columns import asked_devices
 from graph_runtime.base.machine.devices import parse_list
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
@@ -245,7 +249,7 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime import cli
-from graph_runtime.base.packaged import data_folder
+from graph_runtime.base.files.mapped import data_folder
 
 b = gr.GraphBuilder()
 x, w = b.input("x", (5, 7)), b.input("w", (3, 7))
@@ -321,3 +325,21 @@ np.testing.assert_array_equal(mod.get_output(0).numpy(), np.where(x < 0, x * s, 
 """)
     said = run.python("-m", "graph_runtime.cli", "hello", "you")
     assert said.strip() == "hello you"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_pages_composition(run):
+    """A function of ttnn's and its gradient, by their rows."""
+    run("""
+import numpy as np
+from graph_runtime.compat import ttnn
+
+device = ttnn.open_device(device_id=0)
+x = np.array([[-2.0, 0.0, 0.5, 3.0]], "float32")
+given = ttnn.from_torch(x, dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=device)
+ones = ttnn.from_torch(np.ones_like(x), dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=device)
+np.testing.assert_allclose(ttnn.relu_squared(given).to_numpy(), np.maximum(x, 0) ** 2)
+(made,) = ttnn.relu_squared_bw(ones, given)
+np.testing.assert_allclose(made.to_numpy(), 2 * np.maximum(x, 0))
+""")

@@ -107,6 +107,7 @@ def require_one_line(done: subprocess.CompletedProcess[str], says: str) -> None:
     assert says in lines[0]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "name",
     [
@@ -125,6 +126,7 @@ def test_a_command_on_a_full_disk(name, net, full, kernel_cache):
 LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "name", [name if name == "plan" else pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS]
 )

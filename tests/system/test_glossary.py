@@ -19,6 +19,7 @@ TERMS = re.findall(r"^\| ([^|]+?) \| ([^|]+?) \| `([^`]+)` \|$", PAGE, re.M)
 # folders with a file for each family of ops or rules: a family has the same name in all of them
 FAMILIES = (
     "ir/ops",
+    "compositions",
     "frontends/onnx/families",
     "frontends/stablehlo/families",
     "simulation/walks",
@@ -46,7 +47,6 @@ NOUNS = {
     "models": "op models: which there are; whether those of a plan are right",
     "nodes": "of a graph: their costs; their JSON; their check",
     "operands": "of an op: the eager one's; torch's",
-    "placement": "device of each node: decided; shown",
     "rows": "what a report has for each node: of the balancer; of a placement",
     "search": "for a better answer of a policy: of a placement; of a balancer",
     "transfers": "tensors to other devices: in a plan; of handles",
@@ -56,6 +56,27 @@ TWICE = {
     "Stats": "public names both: of graph_runtime.runtime; of graph_runtime.torch",
     "Stream": "of tiles between cores of a grid; what torch names so, of torch.tt",
 }
+
+# where "program" may be bare: it is the flat arrays that C runs, or the file of a bundle that they are
+# made of
+PROGRAM_ROOMS = {
+    "binding/": "made there",
+    "run/__init__.py run/device_handles.py run/kernels.py run/library.py": "bound to memory and run",
+    "run/queues/ run/sessions/ run/single/ run/tensors/": "run",
+    "compat/tvm_files/debugger.py views/node_rates.py": "looked at, node by node",
+    "torch/": "submitted to a device",
+    "artifacts/ cluster/ cli/ run/loading.py runtime/ codegen/": "in a bundle",
+    "run/flows/flow.py run/flows/flow_module.py run/flows/loaded.py run/flows/saving.py": "in a bundle",
+    "base/options.py compat/onnxruntime/inference_session.py": "`programs=`, FlowModule.programs",
+}
+# others have a word before or behind them, or are a name of ttnn's, of a session's, of Op's
+QUALIFIED = re.compile(
+    r"(ttnn|ttnn's|card|exported|linear|dynamic|circular buffers in)\s+programs?\b"
+    r"|\bprogram\s+(cache|config|configurations?|factor(y|ies))\b|\bprograms(/| import|\.(program\b)?)"
+    r"|(session|op|worst|stage|self)\.program\b|``program``: the attribute with"
+    r"|\bprogram(=|: (str|CardProgram)\b)",
+    re.IGNORECASE,
+)
 
 
 @cache
@@ -130,3 +151,31 @@ def test_modules_share_a_name_for_a_reason_only():
     families = {name for name in shared if all(f"{f}/".startswith(of_family) for f in shared[name])}
     assert {name: shared[name] for name in shared.keys() - NOUNS.keys() - families} == {}
     assert NOUNS.keys() <= shared.keys(), "NOUNS has a name that is no longer shared"
+
+
+def _bare_programs(path: Path, text: str) -> list[str]:
+    """The lines outside of the rooms in which "program" is bare."""
+    base = PACKAGE if PACKAGE in path.parents else ROOT
+    if path.relative_to(base).as_posix().startswith(tuple(" ".join(PROGRAM_ROOMS).split())):
+        return []
+    plain = QUALIFIED.sub(lambda found: "\n" * found.group().count("\n"), text)
+    lines = enumerate(plain.splitlines(), 1)
+    return [f"{path.relative_to(ROOT)}:{n}" for n, line in lines if re.search(r"\b[Pp]rograms?\b", line)]
+
+
+def test_a_program_is_what_c_runs():
+    assert [found for path in MODULES for found in _bare_programs(path, path.read_text())] == []
+
+
+def test_a_program_of_another_kind_is_seen():
+    path = PACKAGE / "plan" / "types.py"
+    assert _bare_programs(path, "a card program\nof ttnn\n# a program") == ["graph_runtime/plan/types.py:3"]
+    assert _bare_programs(path, "the ttnn\nprogram, session.program") == []
+    assert _bare_programs(PACKAGE / "binding" / "core.py", "a program") == []
+
+
+def test_rooms_of_programs_have_them():
+    for room in " ".join(PROGRAM_ROOMS).split():
+        base = ROOT if room == "codegen/" else PACKAGE
+        files = (base / room).rglob("*.py") if room.endswith("/") else [base / room]
+        assert any(re.search(r"\b[Pp]rograms?\b", file.read_text()) for file in files), room

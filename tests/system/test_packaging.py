@@ -6,8 +6,11 @@ import ast
 import importlib.metadata
 import importlib.util
 import os
+import pty
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -66,12 +69,45 @@ def test_nothing_but_the_package_is_installed():
     assert {name.partition(".")[0] for name in SETUPTOOLS["packages"]} == {"graph_runtime"}
 
 
-def test_a_checkout_gets_bytecode(tmp_path):
-    """The build of an editable install writes it, because pip compiles what it copies only."""
+@pytest.fixture
+def build():
+    """The module native/build_native.py."""
     pytest.importorskip("setuptools")
     spec = importlib.util.spec_from_file_location("_build_native", ROOT / "native" / "build_native.py")
-    build = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(build)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_build_says_which_package_is_missing(build, tmp_path):
+    include = sysconfig.get_path("include")
+    assert build.missing_tools("no-such-gcc", include).endswith("no-such-gcc is not there: apt install gcc")
+    said = build.missing_tools(sys.executable, str(tmp_path))
+    assert f"{tmp_path}/Python.h" in said
+    assert said.endswith(f"apt install python{sys.version_info[0]}.{sys.version_info[1]}-dev")
+    (tmp_path / "Python.h").touch()
+    assert build.missing_tools(sys.executable, str(tmp_path)) is None
+
+
+def test_a_build_counts_its_files_on_the_terminal(build, monkeypatch):
+    """pip hides what a build prints: without this it is silent for a minute."""
+    leader, follower = pty.openpty()
+    monkeypatch.setattr(build, "TERMINAL", os.ttyname(follower))
+    progress = build.Progress(2)
+    progress.step()
+    progress.step()
+    progress.end()
+    said = ""
+    while "\r" not in said[-1:]:  # what removes the line ends with it
+        said += os.read(leader, 4096).decode()
+    assert "1 of 2 C files" in said
+    assert "2 of 2 C files" in said
+    monkeypatch.setattr(build, "TERMINAL", "/no/such/terminal")
+    build.Progress(1).step()
+
+
+def test_a_checkout_gets_bytecode(build, tmp_path):
+    """The build of an editable install writes it, because pip compiles what it copies only."""
     files = [tmp_path / folder / "deeper" / "a.py" for folder in ("graph_runtime", "codegen", "schemas")]
     for file in files:
         file.parent.mkdir(parents=True)
@@ -82,6 +118,7 @@ def test_a_checkout_gets_bytecode(tmp_path):
 
 def test_version_is_one():
     assert gr.__version__ == PROJECT["project"]["version"] == importlib.metadata.version("graph-runtime")
+    assert f"\nversion: {gr.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_public_names_are_sorted_and_there():
@@ -114,3 +151,7 @@ def test_wheel_carries_everything(tmp_path):
     assert sorted(set(_data_files().values()) - names) == []
     assert any(name.startswith("graph_runtime/_core.") and name.endswith(".so") for name in names)
     assert not [name for name in names if name.startswith(("tests/", "examples/"))]
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sdist) as packed:
+        inside = {name.partition("/")[2] for name in packed.getnames()}
+    assert {"tests/conftest.py", "docs/index.md", "examples/digits/run.py", "CITATION.cff"} <= inside

@@ -19,7 +19,7 @@ from graph_runtime.base.options import Options
 from graph_runtime.cli import _CODES
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("start", "howto")
+PAGES = ("start", "howto", "commands")
 GALLERY = ROOT / "examples" / "gallery"
 EXAMPLES = sorted(p.stem for p in GALLERY.glob("*.py") if p.stem not in ("make", "picture"))
 NEEDS = {
@@ -36,7 +36,8 @@ def _blocks(language: str) -> list:
         for at, (word, code) in enumerate(
             re.findall(rf"^```{language} ?(\w*)\n(.*?)^```$", text, re.M | re.S)
         ):
-            found.append(pytest.param(word, code, id=f"{page}-{at}"))
+            if word != "install":  # the step `install` does
+                found.append(pytest.param(word, code, id=f"{page}-{at}"))
     return found
 
 
@@ -120,7 +121,13 @@ def test_the_index_names_flags_and_commands_that_exist():
     assert flags - known == set()
 
 
-# **************** the gallery ****************
+# **************** pictures ****************
+
+
+def test_the_overview_is_the_plan_of_today(tmp_path):
+    drawn = tmp_path / "overview.svg"
+    subprocess.run([sys.executable, ROOT / "examples" / "overview.py", drawn], check=True)
+    assert drawn.read_text() == (ROOT / "docs" / "overview.svg").read_text()
 
 
 def test_the_gallery_shows_every_example_with_its_question():

@@ -5,7 +5,8 @@
 #
 # PYTHON (default: python3, 3.11 or newer) has pip; nothing is installed into it. FOLDER is where all is made, and is left
 # there: source/dist has the wheel, site the packages, python runs the interpreter. Without it a scratch folder, which goes.
-# Arguments replace the tests that are run.
+# Arguments replace the tests that are run. SAMPLED_PART=N: of those that are run without arguments one case of N of each
+# function, drawn by SEED (sampled.py), and none that asks Python's own code only.
 #
 # - root has Debian's python3.11 and its libraries, unpacked from arm64 packages, which apt fetches by lists and a status
 #   of its own: this machine's packages stay as they are, and no root is needed.
@@ -36,7 +37,7 @@ if [ ${#missing[@]} -gt 0 ]; then
         exit 1
     fi
     apt-get -q update > "$folder/apt.log" 2>&1
-    DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends "${missing[@]}" libc6-dev-arm64-cross \
+    DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "${missing[@]}" libc6-dev-arm64-cross \
         >> "$folder/apt.log" 2>&1 || { tail -20 "$folder/apt.log" && exit 1; }
 fi
 
@@ -107,5 +108,9 @@ if [ $# -eq 0 ]; then
     (cd "$folder/copied" && "$folder/python" digits/run.py)
     set -- tests/kernels/test_ops_cpu.py tests/native/test_gemm.py tests/native/test_panels.py tests/native/test_pool.py \
         tests/native/test_executor.py tests/codegen/test_library.py
+    if [ "${SAMPLED_PART:-1}" -gt 1 ]; then
+        cp "$checkout/tests/tools/sampled.py" "$folder/site"
+        set -- -p sampled -k "not any_bytes and not any_json and not that_lies" "$@"
+    fi
 fi
 "$folder/python" -m pytest -q -m "slow or not slow" --timeout=400 -p no:cacheprovider "$@"

@@ -2,8 +2,9 @@
 
     python tests/tools/files_entered.py run model.onnx --dim batch=1 --input x=x.npy
 
-A file is entered by the first call of a function of it; what happens while modules are imported does not
-count. Files are counted from the command's own on. A climb is a call from a layer to a higher one
+A file is entered by the first call of a function of it, in any thread; what happens while modules are
+imported does not count, nor what dataclasses write themselves. Files are counted from the command's own on,
+also those that reading its flags has entered before. A climb is a call from a layer to a higher one
 (docs/architecture.md's table), also of a function that was handed down.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import CodeType, FrameType
@@ -30,9 +32,11 @@ def layers() -> list[str]:
 
 
 class Entered:
-    """``files``: in the order in which they were entered; ``climbs``: {(caller, called): function}."""
+    """``files``: in the order in which they were entered, from ``first`` on; ``climbs``: {(caller, called):
+    function}."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: str = "") -> None:
+        self._first = first
         self.files: dict[str, str] = {}
         self.climbs: dict[tuple[str, str], str] = {}
         self._order = {name: i for i, name in enumerate(layers())}
@@ -45,7 +49,8 @@ class Entered:
         if not code.co_flags & inspect.CO_OPTIMIZED:  # the body of a module or a class
             self._importing += {"call": 1, "return": -1}.get(event, 0)
         elif event == "call" and not self._importing and (name := self._name(code)) is not None:
-            self.files.setdefault(name, code.co_qualname)
+            if self.files or name == self._first or not self._first:
+                self.files.setdefault(name, code.co_qualname)
             self._look(name, frame)
 
     def _look(self, name: str, frame: FrameType) -> None:
@@ -70,7 +75,8 @@ class Entered:
 
 def follow(words: Sequence[str]) -> tuple[list[str], dict[tuple[str, str], str]]:
     """The files that a command enters from its own on, and its climbs."""
-    entered = Entered()
+    entered = Entered(f"cli/{words[0]}.py")
+    threading.setprofile(entered)
     sys.setprofile(entered)
     try:
         command(list(words))
@@ -79,8 +85,8 @@ def follow(words: Sequence[str]) -> tuple[list[str], dict[tuple[str, str], str]]
             raise
     finally:
         sys.setprofile(None)
-    files = list(entered.files)
-    return files[files.index(f"cli/{words[0]}.py") :], entered.climbs
+        threading.setprofile(None)
+    return list(entered.files), entered.climbs
 
 
 def main() -> None:

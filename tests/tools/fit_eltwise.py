@@ -4,7 +4,7 @@
 
 DIR has eltwise_perf.csv. Writes graph_runtime/costs/weights/eltwise.json. What is fitted is common to all
 ops: a wait and a rate of each board's programs, slots of each block. How many blocks an op has is counted
-in its kernel (sfpu_blocks.py) and not fitted. Each block's slots are held to a count of its instructions by a
+in its kernel (costs/eltwise.py), not fitted. Each block's slots are held to a count of its instructions by a
 row of their own. Backward ops are not fitted to: their error is that of a prediction. A fifth of the ops at
 a time is held out to see what the fit is worth for others (cv_op_pct).
 """
@@ -22,8 +22,7 @@ from fit_common import Columns, date_of, fit, write_weights
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
 from silicon_tables import ELTWISE_ARCHES, Rows, eltwise_rows
 
-from graph_runtime.costs.eltwise import eltwise, eltwise_columns
-from graph_runtime.costs.sfpu_blocks import BLOCKS, PROGRAMS
+from graph_runtime.costs.eltwise import BLOCKS, PROGRAMS, eltwise, eltwise_columns
 
 START_NS = 1970.0  # of an interleaved unary op, as grid.json has it
 # slots of a tile's 32 vectors: instructions of one, by reading them (exp_21f has 17 to 20), in 16 and 32 bits

@@ -48,6 +48,14 @@ probabilities.
 | op | not done |
 |---|---|
 """
+OTHER = """
+## {domain}
+
+{count} ops.
+
+| op | not done |
+|---|---|
+"""
 
 
 def _since(op: str) -> int | None:
@@ -72,10 +80,12 @@ def page() -> str:
     own = [entry for entry in entries if not entry.domain and _since(entry.op) is not None]
     head = HEAD.format(count=len(own), oldest=OLDEST, newest=NEWEST)
     parts = [head + "\n".join(map(_row, own))]
-    for domain, text in (("com.microsoft", CONTRIB), ("ai.onnx.ml", CLASSICAL)):
+    texts = {"com.microsoft": CONTRIB, "ai.onnx.ml": CLASSICAL}
+    for domain in dict.fromkeys([*texts, *(entry.domain for entry in entries if entry.domain)]):
         of_domain = [entry for entry in entries if entry.domain == domain]
         rows = [f"| {entry.op} | {entry.limits or '-'} |" for entry in of_domain]
-        parts.append(text.format(count=len(of_domain)) + "\n".join(rows))
+        text = texts.get(domain, OTHER).format(domain=domain, count=len(of_domain))
+        parts.append(text + "\n".join(rows))
     return "\n".join([*parts, ""])
 
 

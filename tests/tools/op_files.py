@@ -20,8 +20,10 @@ from pathlib import Path
 from graph_runtime.codegen.bodies import find_bodies
 
 from graph_runtime.ir.ops import Op, all_ops
+from graph_runtime.ir.value import Value
 
 ROOT = Path(__file__).resolve().parents[2]
+VALUE_METHODS = set(vars(Value)) & set(all_ops()) - {"cast"}  # casts are made of what an op is given
 KERNELS = ROOT / "native/kernels"
 # what looks for ops, or makes nodes of them, but defines nothing about one
 _MATCHING = tuple(
@@ -29,6 +31,7 @@ _MATCHING = tuple(
 )
 _MATCHING += ("graph_runtime/frontends/stablehlo/",)  # StableHLO's names of ops, and theirs of others
 _MATCHING += ("graph_runtime/torch/compiled/emitter.py", "graph_runtime/torch/registration.py")
+_MATCHING += ("graph_runtime/plan/card_programs.py",)  # programs of a card by op
 # tables of other things by the same words
 _CYCLES = ("add", "exp", "log", "matmul", "multiply", "reciprocal", "sqrt", "subtract")  # costs.op_cycles
 _ARRAYS = ("add", "all", "any", "argmax", "argmin", "clip", "cumsum", "matmul", "max", "mean", "min", "mod")
@@ -36,7 +39,8 @@ _ARRAYS += ("prod", "round", "sum", "take", "transpose")  # methods and operator
 _REDUCED = ("add", "max", "min", "multiply")  # how elements that meet are put together
 _ALL = ()
 _OTHER_WORDS: dict[str, tuple[str, ...]] = {
-    "graph_runtime/base/machine/layout.py": ("tile",),  # a layout
+    "graph_runtime/base/machine/descriptors.py": ("tile",),  # a layout
+    "graph_runtime/base/machine/layout.py": ("tile",),
     "graph_runtime/costs/buda.py": _ALL,  # of cycles
     "graph_runtime/costs/formulas.py": _ALL,
     "graph_runtime/costs/links.py": ("where",),  # of a link
@@ -52,6 +56,7 @@ _OTHER_WORDS: dict[str, tuple[str, ...]] = {
     "graph_runtime/ir/ops/products/packed.py": ("transpose",),  # of a weight
     "graph_runtime/ir/ops/moving/scatter.py": _REDUCED,
     "graph_runtime/ir/ops/work.py": _ALL,
+    "graph_runtime/ir/value.py": _ALL,  # the methods of values
     "graph_runtime/plan/balance/buffers.py": _ALL,  # kinds of a balanced op
     "graph_runtime/plan/balance/choose.py": _ALL,
     "graph_runtime/plan/balance/norms.py": _CYCLES,
@@ -106,10 +111,11 @@ class Names(ast.NodeVisitor):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         emitted = {name for call in ast.walk(node) for name in _emitted(call)} & self.known
+        emitted |= _written(node)
         called = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
         called |= {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
         alone = len(emitted) == 1 and _decorated(node) and not called & self.makers
-        for name in emitted:
+        for name in emitted & self.known:
             self._add(name, bool(alone))
         self._inside += 1
         self.generic_visit(node)
@@ -177,15 +183,44 @@ def _emitted(node: ast.AST) -> list[str]:
     return []
 
 
+def _written(function: ast.FunctionDef) -> set[str]:
+    """Ops that a function emits by operators and methods of values, or by where: values are the names that
+    something is emitted from."""
+    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+    methods = [
+        call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in VALUE_METHODS
+    ]
+    values = {
+        call.func.value.id
+        for call in calls
+        if isinstance(call.func, ast.Attribute)
+        and isinstance(call.func.value, ast.Name)
+        and (call in methods or _emitted(call))
+    }
+    found = {_call_name(call) for call in methods} | {
+        "where" for call in calls if _call_name(call) == "where"
+    }
+    found |= {type(call.func.value).__name__ for call in methods if not isinstance(call.func.value, ast.Name)}
+    for node in ast.walk(function):
+        if isinstance(node, ast.BinOp) and any(
+            isinstance(side, ast.Name) and side.id in values for side in (node.left, node.right)
+        ):
+            found.add(type(node.op).__name__)  # the operator's name, which is no op's: it makes one more
+    return found
+
+
+_MAKING = ("/compositions/", "/torch/rules/", "/onnx/families/")
+
+
 def makers(trees: dict[str, ast.Module]) -> frozenset[str]:
-    """The functions of rules and converters that make nodes; those of operands, which make casts and numbers
-    of what an op is given, are none."""
+    """The functions of compositions, rules and converters that make nodes; those of operands are none, which
+    make casts and numbers of what an op is given."""
     return frozenset(
         node.name
         for path, tree in trees.items()
-        if ("/torch/rules/" in path or "/onnx/families/" in path) and not path.endswith("/operands.py")
+        if any(folder in path for folder in _MAKING) and not path.endswith("/operands.py")
         for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and any(_emitted(call) for call in ast.walk(node))
+        if isinstance(node, ast.FunctionDef) and (_written(node) or any(map(_emitted, ast.walk(node))))
     )
 
 

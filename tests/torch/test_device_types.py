@@ -2,7 +2,8 @@
 from OpInfo, for views, numpy's references, methods and what must be refused; and from dtypes and devices.
 
 A run takes one operation of EVERY; with EVERY=1 in the environment all of them. Of the sample, what
-expected_device_types.json explains fails.
+expected_device_types.json explains fails. With SAMPLE in the environment one of SAMPLE of these is drawn
+by SEED.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import operator
 import os
+import random
 import warnings
 from itertools import islice
 from pathlib import Path
@@ -38,6 +40,8 @@ EXPECTED = json.loads((Path(__file__).parent / "expected_device_types.json").rea
 SAMPLES = 6  # of an operation
 EVERY = int(os.environ.get("EVERY", "8"))
 SOME = op_db[::EVERY]
+if (_PART := int(os.environ.get("SAMPLE", "1"))) > 1:
+    SOME = random.Random(int(os.environ.get("SEED", "0"))).sample(SOME, -(-len(SOME) // _PART))
 # which numbers it draws, or finds in its memory, is its own affair
 UNDEFINED = (
     *("rand", "normal", "bernoulli", "multinomial", "empty", "dropout", "uniform", "exponential", "cauchy"),

@@ -16,6 +16,10 @@ pytest.importorskip("graph_runtime.torch")
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
+from graph_runtime.base.errors import InputError  # noqa: E402
+from graph_runtime.torch import content, rules  # noqa: E402
+from graph_runtime.torch.direct import Eager, EagerValue  # noqa: E402
+
 
 def test_copies_that_do_not_block_arrive():
     x = torch.arange(12.0).reshape(3, 4).to("tt", non_blocking=True)
@@ -243,3 +247,17 @@ def test_accelerate_is_told_of_the_device_where_the_user_did_not_choose(tt, monk
         monkeypatch.setenv(name, value)
     _tell_accelerate()
     assert os.environ.get("ACCELERATE_TORCH_DEVICE") == wanted
+
+
+def test_a_rule_is_for_an_operation_that_torch_has():
+    for name, text in (("gelu_backwards", "did you mean 'gelu_backward'"), ("add", "has a rule already")):
+        with pytest.raises(InputError, match=text):
+            rules.rule(name)(lambda x: x)
+
+
+def test_running_products_and_parts_stay_on_the_device(tt):
+    x = torch.rand(3, 5)
+    with tt.no_fallback():
+        torch.testing.assert_close(x.to("tt").cumprod(1).cpu(), x.cumprod(1))
+    value = EagerValue(Eager(0), content.image(x.to("tt")))
+    assert value[1:, ::2].tensor.numpy().tolist() == x[1:, ::2].tolist()

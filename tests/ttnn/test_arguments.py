@@ -29,6 +29,29 @@ def test_an_argument_that_no_function_knows_is_refused(device):
     assert ttnn.permute(x, (1, 0), sub_core_grids=None).shape == [32, 32]
 
 
+WITHOUT_EFFECT = {
+    "add": ("use_legacy", "sub_core_grids", "fast_and_approximate_mode"),
+    "relu": ("sub_core_grids", "fast_and_approximate_mode"),
+    "eqz": ("sub_core_grids", "fast_and_approximate_mode"),
+    "layer_norm": ("compute_kernel_config", "recip_tensor"),
+    "sum": ("sub_core_grids", "compute_kernel_config"),
+    "moreh_norm": ("compute_kernel_config",),
+    "plus_one": ("sub_core_grids",),
+    "addcmul": ("sub_core_grids",),
+    "pad": ("use_multicore",),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_EFFECT)
+def test_arguments_without_effect_are_taken(device, name):
+    kind = ttnn.int32 if name == "plus_one" else ttnn.bfloat16
+    layout = ttnn.ROW_MAJOR_LAYOUT if name == "plus_one" else ttnn.TILE_LAYOUT
+    x = ttnn.ones((32, 32), kind, layout, device)
+    more = {"add": (x,), "addcmul": (x, x), "moreh_norm": (2.0,), "pad": ([(0, 32), (0, 32)],)}.get(name, ())
+    for word in WITHOUT_EFFECT[name]:
+        OPERATIONS[name](x, *more, **{word: None})
+
+
 def unused(function):
     """The arguments that a function's body does not name."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]

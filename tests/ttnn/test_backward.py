@@ -121,3 +121,9 @@ def test_the_gradient_of_a_table(device):
     torch.nn.functional.embedding(index, table).backward(grad.reshape(2, 3, 32))
     where = ttnn.from_torch(index, dtype=ttnn.uint32, device=device)
     assert near(ttnn.embedding_bw(where, on(device, table), on(device, grad)), table.grad)
+
+
+def test_a_gradient_that_fits_no_input_is_refused(device):
+    grad, a, b = (on(device, torch.randn(3, 34)) for _ in range(3))
+    with pytest.raises(ttnn.Unsupported, match="34 elements"):
+        ttnn.concat_bw(grad, a, b)  # of concat it is [6, 34]

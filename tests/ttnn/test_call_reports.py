@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from graph_runtime.compat import ttnn
-from graph_runtime.views.visualizer.schema import SCHEMA
+from graph_runtime.views.visualizer.tables import SCHEMA
 
 pytestmark = pytest.mark.core
 
@@ -115,6 +115,19 @@ def test_a_file_of_settings_is_read_and_its_report_lies_at_one_place(tmp_path):
     with sqlite3.connect(f"{path}/db.sqlite") as database:
         assert database.execute("SELECT COUNT(*) FROM operations").fetchone() == (1,)
     database.close()
+
+
+def test_a_golden_function_takes_the_keywords_that_place_a_result():
+    """A comparison hands on those of the call; torch's functions would refuse them."""
+    from graph_runtime.ttnn.golden.functions import _IGNORED
+    from graph_runtime.ttnn.operations.bodies import PLACES
+    from graph_runtime.ttnn.operations.neutral import NEUTRAL
+
+    assert {*PLACES, *NEUTRAL} - _IGNORED == set()
+    torch = pytest.importorskip("torch")
+    x = torch.tensor([-0.5, 2.0])
+    golden = ttnn.get_golden_function(ttnn.relu6)
+    assert golden(x, memory_config=ttnn.L1_MEMORY_CONFIG, output_tensor=None, sub_core_grids=None)[1] == 2
 
 
 def test_results_are_compared_with_golden_functions(settings, device, monkeypatch, capsys):

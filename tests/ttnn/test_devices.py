@@ -163,6 +163,6 @@ def test_a_trace_whose_input_has_gone_says_so(device):
     made = ttnn.exp(x)
     ttnn.end_trace_capture(device, trace, cq_id=0)
     ttnn.deallocate(x)
-    with pytest.raises(RuntimeError, match="a tensor that the trace reads has gone"):
+    with pytest.raises(RuntimeError, match="a tensor that the trace reads was freed"):
         ttnn.execute_trace(device, trace, cq_id=0)
     assert made.is_allocated()

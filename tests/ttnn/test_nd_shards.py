@@ -67,8 +67,8 @@ def test_width_shards_in_dram(device):
 @pytest.mark.parametrize(
     ("config", "text"),
     [
-        (nd((32, 32), cores(((0, 0), (99, 0)))), "are no cores"),
-        (nd((32, 32), cores(((0, 1), (2, 1))), ttnn.BufferType.DRAM), "no banks of DRAM"),
+        (nd((32, 32), cores(((0, 0), (99, 0)))), "are not all cores"),
+        (nd((32, 32), cores(((0, 1), (2, 1))), ttnn.BufferType.DRAM), "not all banks of DRAM"),
         (nd((1, 1, 1, 32, 32), FOUR), "cannot cut a tensor"),
     ],
 )

@@ -195,7 +195,7 @@ def test_a_second_report_replaces_the_first(prepared, tmp_path):
 
 def test_what_is_refused(tmp_path, prepared):
     graph = gr.load_graph(network().replace('"device_index"', '"dropped"'))
-    with pytest.raises(gr.InputError, match="no device is one; add --device tt:0"):
+    with pytest.raises(gr.InputError, match="no device here is a board; add --device tt:0"):
         write_report(tmp_path / "none", plan(graph, ["cpu:0"]), "net")
     assert not (tmp_path / "none").exists()
     (tmp_path / "file").write_text("x")

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.cluster.datatypes import BY_DATATYPE, DATATYPES
 from graph_runtime.cluster.http import requests
 from graph_runtime.cluster.http.requests import Asked, parse_request
 from graph_runtime.cluster.http.responses import HEADER_LENGTH, make_response
-from graph_runtime.cluster.ports import OPEN, Port, Served
+from graph_runtime.cluster.ports import BY_DATATYPE, DATATYPES, OPEN, Port, Served
 
 
 def served_of(*inputs: Port) -> Served:
@@ -161,7 +160,7 @@ def test_a_text_that_comes_again_is_read_for_its_own_model_and_bytes():
             parse(raw, tail, narrow)
         with pytest.raises(gr.RequestError, match="bytes follow"):
             parse(raw, tail + b"1")
-        with pytest.raises(gr.RequestError, match="are said to follow"):
+        with pytest.raises(gr.RequestError, match="are left in the body"):
             parse(raw, tail[:-1])
 
 
@@ -205,7 +204,7 @@ def test_a_bool_is_a_byte_0_or_1():
     raw = {"inputs": [one("BOOL", parameters={"binary_data_size": 2})]}
     del raw["inputs"][0]["data"]
     assert parse(raw, b"\0\1", served).inputs["x"].tolist() == [[False, True]]
-    with pytest.raises(gr.RequestError, match="byte 0 or 1"):
+    with pytest.raises(gr.RequestError, match="byte, 0 or 1"):
         parse(raw, b"\0\2", served)
 
 

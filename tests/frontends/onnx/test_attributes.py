@@ -96,3 +96,21 @@ def test_the_tail_of_swish(kit, alpha):
     )
     wide = x.astype(np.longdouble)
     np.testing.assert_allclose(made, wide / (1 + np.exp(-alpha * wide)), rtol=1e-5, atol=1e-44)
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "text"),
+    [("Relu", ["x", "x"], "Relu has 2 inputs, but takes at most 1"), ("Add", ["x"] * 3, "Add has 3 inputs")],
+)
+def test_an_input_too_many_is_refused(kit, op, given, text):
+    """It was ignored; an empty name at the end is no input."""
+    info = onnx.helper.make_tensor_value_info
+
+    def proto(inputs):
+        node = onnx.helper.make_node(op, inputs, ["y"])
+        ends = [info("x", 1, [2])], [info("y", 1, [2])]
+        return onnx.helper.make_model(onnx.helper.make_graph([node], "g", *ends))
+
+    with pytest.raises(GraphRuntimeError, match=text):
+        kit.load(proto(given))
+    kit.load(proto([*given[:-1], ""]))

@@ -284,17 +284,17 @@ _PLAIN = _regressor(depth=2)
 @pytest.mark.parametrize(
     ("attrs", "words"),
     [
-        (_without(_PLAIN, nodes_truenodeids=(1, 0)), "root does not lead to"),
+        (_without(_PLAIN, nodes_truenodeids=(1, 0)), "cannot be reached from its root"),
         (_without(_PLAIN, nodes_truenodeids=(0, 2)), "has no root, or several"),
-        (_without(_PLAIN, nodes_truenodeids=(0, 99)), "a node that there is not|no root"),
-        (_without(_PLAIN, nodes_featureids=(0, 7)), "feature 7, rows have 4"),
-        (_without(_PLAIN, nodes_featureids=(0, -1)), "asks for feature"),
+        (_without(_PLAIN, nodes_truenodeids=(0, 99)), "a node that does not exist|no root"),
+        (_without(_PLAIN, nodes_featureids=(0, 7)), "feature 7, but rows have 4"),
+        (_without(_PLAIN, nodes_featureids=(0, -1)), "reads feature"),
         (_without(_PLAIN, nodes_modes=(0, "BRANCH_OWN")), "BRANCH_OWN"),
-        (_without(_PLAIN, nodes_nodeids=(1, 0)), "two nodes of one number"),
-        (_without(_PLAIN, target_nodeids=(0, 0)), "no leaf"),
-        (_without(_PLAIN, target_nodeids=(0, 77)), "no leaf"),
-        (_without(_PLAIN, target_ids=(0, 3)), "a leaf is for target 3 of 1"),
-        (_without(_PLAIN, target_ids=(0, -1)), "a leaf is for target"),
+        (_without(_PLAIN, nodes_nodeids=(1, 0)), "two nodes with one number"),
+        (_without(_PLAIN, target_nodeids=(0, 0)), "not a leaf"),
+        (_without(_PLAIN, target_nodeids=(0, 77)), "not a leaf"),
+        (_without(_PLAIN, target_ids=(0, 3)), "a leaf has target 3, but there are only 1"),
+        (_without(_PLAIN, target_ids=(0, -1)), "a leaf has target"),
         ({**_PLAIN, "nodes_values": [1.0]}, "different lengths"),
         ({**_PLAIN, "target_weights": [1.0]}, "different lengths"),
         ({**_PLAIN, "aggregate_function": "MEDIAN"}, "MEDIAN"),
@@ -311,11 +311,11 @@ def test_no_trees_are_refused_before_a_run(attrs, words):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"nodes_truenodeids": (1, 9)}, "a node that there is not"),
-        ({"nodes_truenodeids": (0, 0)}, "below itself"),
-        ({"tree_roots": (0, 12)}, "a node that there is not"),
+        ({"nodes_truenodeids": (1, 9)}, "a node that does not exist"),
+        ({"nodes_truenodeids": (0, 0)}, "its own descendant"),
+        ({"tree_roots": (0, 12)}, "a node that does not exist"),
         ({"nodes_featureids": (0, 4)}, "feature 4"),
-        ({"leaf_targetids": (0, 2)}, "target 2 of 2"),
+        ({"leaf_targetids": (0, 2)}, "target 2, but there are only 2"),
     ],
 )
 def test_no_trees_of_version_5_are_refused(changes, words):
@@ -323,7 +323,7 @@ def test_no_trees_of_version_5_are_refused(changes, words):
     with pytest.raises(UnsupportedOpError, match=words):
         _run(model, values)
     model, values = _model("TreeEnsemble", [_rows()], _split(membership_values=np.float32([1])), version=5)
-    with pytest.raises(UnsupportedOpError, match="2 nodes ask for members of 1 sets"):
+    with pytest.raises(UnsupportedOpError, match="2 nodes test membership, but there are 1 sets"):
         _run(model, values)
 
 
@@ -556,14 +556,14 @@ def test_every_converter_is_compared():
 @pytest.mark.parametrize(
     ("op", "x", "attrs", "words"),
     [
-        ("Scaler", _X, {"scale": [1.0, 2.0]}, "scale has 2 numbers, rows have 4"),
-        ("LinearRegressor", _X, {"coefficients": _W[:3]}, "coefficients has 3 numbers, 1 x 4 are wanted"),
-        ("SVMClassifier", _X, {**_SVC, "rho": [0.1]}, "do not fit 3 classes"),
-        ("SVMClassifier", _X, {**_SVC, "vectors_per_class": [-3, 4, 8]}, "do not fit 3 classes"),
+        ("Scaler", _X, {"scale": [1.0, 2.0]}, "scale has 2 numbers, but rows have 4"),
+        ("LinearRegressor", _X, {"coefficients": _W[:3]}, "coefficients has 3 numbers instead of 1 x 4"),
+        ("SVMClassifier", _X, {**_SVC, "rho": [0.1]}, "does not fit 3 classes"),
+        ("SVMClassifier", _X, {**_SVC, "vectors_per_class": [-3, 4, 8]}, "does not fit 3 classes"),
         ("LabelEncoder", _WHOLE, {"keys_int64s": [1], "values_int64s": [1, 2]}, "1 keys for 2 values"),
-        ("LabelEncoder", _WHOLE, {"keys_strings": ["a"], "values_int64s": [1]}, "keys of another kind"),
+        ("LabelEncoder", _WHOLE, {"keys_strings": ["a"], "values_int64s": [1]}, "of the input's kind"),
         ("Normalizer", _X, {"norm": "L3"}, "L3"),
-        ("Imputer", _X, {"imputed_value_floats": [1.0, 2.0]}, "has 2 numbers, rows have 4"),
+        ("Imputer", _X, {"imputed_value_floats": [1.0, 2.0]}, "has 2 numbers, but rows have 4"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_a_run(op, x, attrs, words):

@@ -23,8 +23,8 @@ from onnx import TensorProto, helper
 
 import graph_runtime as gr
 from graph_runtime import cli
+from graph_runtime.artifacts.prepare import read_params
 from graph_runtime.base.config import config
-from graph_runtime.ir.documents.params import read_params
 
 ROOT = Path(__file__).resolve().parents[3]
 DEVICES = ("--device", "cpu:0", "--device", "tt:0")
@@ -255,7 +255,7 @@ def test_run_takes_a_model_of_open_sizes_and_refuses_what_looks_at_one_program(c
     np.save(tmp_path / "three.npy", x)
     code, out, err = command("run", "model.onnx", "--input", "x=three.npy", "-o", "y.npz")
     assert code == 0, err
-    assert "1 programs: x float32[3," in err
+    assert "1 specializations: x float32[3," in err
     assert next(iter(np.load(tmp_path / "y.npz").values())).shape[0] == 3
     assert command("run", "model.onnx", "--input", "x=three.npy", "--expect", "y.npz")[0] == 0
     for args, words in (
@@ -284,7 +284,7 @@ def test_inspect_shows_a_model_whose_sizes_a_run_finds(command, tmp_path):
     assert "graph-runtime run find such values" in out
     code, _, err = command("plan", "found.onnx")
     assert code == 0
-    assert "what follows is of the first of its programs alone, x -> p" in err
+    assert "what follows is of its first specialization alone, x -> p" in err
 
 
 def test_killed_in_the_middle_leaves_the_old_bundle_or_none(made, tmp_path):
@@ -412,7 +412,7 @@ def test_run_takes_and_writes_strings(command, tmp_path):
     assert np.load(tmp_path / "y.npz")["y"].tolist() == ["Aa", "BÉbé", ""]
     assert json.loads(command("run", "join.onnx", *given, "--json")[1])["outputs"][0]["dtype"] == "string"
     for args, text in [
-        (("--input", "s=random", "--input", "t=s.npy"), "strings are not drawn"),
+        (("--input", "s=random", "--input", "t=s.npy"), "random strings are not made"),
         (("--input", "s=x.npy", "--input", "t=s.npy"), "no array of strings"),
         (("--input", "s=objects.npy", "--input", "t=s.npy"), "numpy.array(texts, str)"),
         (("--input", "s=absent.npy", "--input", "t=s.npy"), "absent.npy"),

@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper  # noqa: E402
 
 from graph_runtime.base.errors import GraphRuntimeError  # noqa: E402
 from graph_runtime.frontends.onnx import load_model  # noqa: E402
+from graph_runtime.frontends.onnx.dynamic import begin_file, open_dynamic  # noqa: E402
 from graph_runtime.run.factory import create  # noqa: E402
 
 _RNG = np.random.default_rng(7)
@@ -283,7 +284,7 @@ def _model(op, inputs, attrs, outputs):
 
 
 def _run(model, values, devices=("cpu:0",)):
-    session = create(load_model(model), devices=list(devices))
+    session = create(load_model(model), devices=list(devices), compile=False)
     for name, value in values.items():
         session.set_input(name, value)
     session.run()
@@ -366,7 +367,7 @@ def test_a_past_that_is_not_full():
             {"K": 40, "N": 6, "block_size": 0},
             "must be positive",
         ),
-        ("Attention", [_f(2, 5, 12), _f(12, 47)], {"num_heads": 2}, "are not those of 2 heads"),
+        ("Attention", [_f(2, 5, 12), _f(12, 47)], {"num_heads": 2}, "do not fit 2 heads"),
         ("Attention", [_f(2, 5, 12), _f(12, 48), None, _i(1, 2, 3)], {"num_heads": 2}, "does not fit"),
         ("FusedConv", [_f(1, 3, 6, 6), _f(4, 3, 3, 3)], {"activation": "Selu"}, "'Selu'"),
         ("QLinearConcat", [_s(0.1), _z(3), _u8(2), _s(0.1)], {"axis": 0}, "three for each part"),
@@ -423,3 +424,48 @@ def test_gemm_of_bytes_by_a_constant(swap, by_column):
     module = create(model, devices=["cpu:0"], compile=False)
     module.run(a=a)
     np.testing.assert_allclose(module.get_output(0).numpy(), wanted, rtol=1e-6, atol=1e-6)
+
+
+def _node(op, domain="com.microsoft", **attrs):
+    inputs = [
+        helper.make_tensor_value_info("x", 1, [1, 2, 6]),
+        helper.make_tensor_value_info("w", 1, [6, 18]),
+    ]
+    node = helper.make_node(op, ["x", "w"] if op == "Attention" else ["x"], ["y"], domain=domain, **attrs)
+    graph = helper.make_graph([node], "g", inputs, [helper.make_tensor_value_info("y", 1, None)])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(domain, 1)]
+    return helper.make_model(graph, opset_imports=opsets).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("op", "domain", "words"),
+    [
+        ("FastGellu", "com.microsoft", "did you mean 'com.microsoft.FastGelu'"),
+        ("FastGelu", "com.micrsoft", "FastGelu is an op of com.microsoft"),
+        ("FastGellu", "com.micrsoft", "did you mean the domain 'com.microsoft'"),
+        ("Relu", "com.microsoft", "Relu is an op of the default domain"),
+    ],
+)
+def test_errors_say_which_op_of_a_foreign_domain_may_be_meant(op, domain, words):
+    with pytest.raises(GraphRuntimeError, match=words):
+        load_model(_node(op, domain))
+    with pytest.raises(GraphRuntimeError, match=words):
+        open_dynamic(begin_file(_node(op, domain)).file, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "words"),
+    [
+        ("QuickGelu", {"alpha": "two"}, "attribute 'alpha' is 'two', .*QuickGelu takes a float"),
+        (
+            "Attention",
+            {"num_heads": 2, "scale": "two"},
+            "attribute 'scale' is 'two', .*Attention takes a float",
+        ),
+        ("Attention", {"num_heads": "2"}, "attribute 'num_heads' is '2', .*Attention takes an integer"),
+        ("Attention", {"num_heads": 2, "qkv_hidden_sizes": 3}, "'qkv_hidden_sizes' is 3, .* takes a list"),
+    ],
+)
+def test_errors_name_the_attribute_of_a_wrong_type(op, attrs, words):
+    with pytest.raises(GraphRuntimeError, match=words):
+        load_model(_node(op, **attrs))

@@ -144,7 +144,7 @@ def test_external_data_of_a_cache_that_names_files_by_hashes(kit, tmp_path, inne
     (snapshot / "m.onnx_data").unlink()
     (snapshot / "m.onnx_data").symlink_to(tmp_path / "secret")
     with pytest.raises(
-        GraphError, match=r"leaves the model's folder: it leads to .*secret; copy the file into"
+        GraphError, match=r"is outside the model's folder: it leads to .*secret; copy the file into"
     ):
         kit.load(snapshot / "m.onnx")
 
@@ -157,7 +157,7 @@ def test_external_data_of_a_cache_is_named_in_the_models_own_folder(kit, tmp_pat
     (blobs / "bb").write_bytes(WIDE.tobytes())
     made.rename(blobs / "aa")
     made.symlink_to(blobs / "aa")
-    with pytest.raises(GraphError, match="leaves the model's folder"):
+    with pytest.raises(GraphError, match="is outside the model's folder"):
         kit.load(made)
 
 
@@ -210,9 +210,9 @@ def test_graphs_that_are_none_are_refused(kit):
     relu = ("Relu", ["x"], ["y"])
     cycle = [("Add", ["x", "z"], ["y"]), ("Relu", ["y"], ["z"])]
     _graph_error(kit, kit.make(cycle, {"x": (2,)}, ["z"]), "cycle")
-    _graph_error(kit, kit.make([("Relu", ["none"], ["y"])], {"x": (2,)}, ["y"]), "nothing makes")
-    _graph_error(kit, kit.make([relu, relu], {"x": (2,)}, ["y"]), "there is already")
-    _graph_error(kit, kit.make([("Relu", ["x"], ["x"])], {"x": (2,)}, ["x"]), "there is already")
+    _graph_error(kit, kit.make([("Relu", ["none"], ["y"])], {"x": (2,)}, ["y"]), "no node makes")
+    _graph_error(kit, kit.make([relu, relu], {"x": (2,)}, ["y"]), "exists already")
+    _graph_error(kit, kit.make([("Relu", ["x"], ["x"])], {"x": (2,)}, ["x"]), "exists already")
     _graph_error(kit, kit.make([relu], {"x": (2,)}, ["q"]), "no node makes output 'q'")
     _graph_error(kit, kit.make([relu], {"x": (2,)}, []), "no outputs")
     _graph_error(kit, kit.make([("Add", ["x", "x"], ["y"])], {"x": (2,)}, ["y"], opset=6), "opset 6")
@@ -221,7 +221,7 @@ def test_graphs_that_are_none_are_refused(kit):
     _graph_error(kit, kit.make([add], {"x": (2,)}, ["y"], three), "do not broadcast")
     twice = kit.make([relu], {"x": (2,)}, ["y"])
     twice.graph.input.append(twice.graph.input[0])
-    _graph_error(kit, twice, "stands twice")
+    _graph_error(kit, twice, "occurs twice")
     for made in ([""], ["", ""]):  # a name that is absent is none
         op = "Relu" if len(made) == 1 else "Split"
         _graph_error(kit, kit.make([(op, ["x"], made)], {"x": (2,)}, [""]), "no node makes output ''")
@@ -280,7 +280,9 @@ def test_tensors_beyond_reason_are_refused_before_they_are_made(kit, op, shape, 
         "theta": np.ones((1, 3, 4), np.float32),
     }
     used = {name: weights[name] for name in inputs}
-    with pytest.raises(GraphRuntimeError, match=r"than is supported|at most|2\*\*31|supports up to|are left"):
+    with pytest.raises(
+        GraphRuntimeError, match=r"than is supported|at most|2\*\*31|supports up to|may take only"
+    ):
         kit.load(kit.make([(op, inputs, ["y"])], {}, ["y"], used))
 
 
@@ -297,5 +299,5 @@ def test_onnx_is_imported_where_a_file_is_read_only():
 
 def test_a_missing_extra_is_named_with_its_command(kit, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(InputError, match=r'pip install "graph-runtime\[onnx\]"'):
+    with pytest.raises(InputError, match="pip install 'onnx>="):
         kit.load(b"")

@@ -122,7 +122,7 @@ def test_sizes_that_a_bundle_has_not_are_named_and_it_still_runs(saved):
 
 def test_nothing_is_saved_before_a_run(saved, tmp_path):
     module = gr.create(model(), compile=False)
-    with pytest.raises(InputError, match="nothing to save before a run"):
+    with pytest.raises(InputError, match="nothing to save yet"):
         module.save(tmp_path / "net.bundle", closed=True)
     assert not (tmp_path / "net.bundle").exists()
     with pytest.raises(InputError, match="of a bundle: copy that"):
@@ -198,7 +198,7 @@ def _spoiled(path, inner):
         (lambda d: d["steps"][0]["then"][0].update(step=0), "reached twice"),
         (lambda d: d["steps"][0]["reads"].clear(), "reads 1 values"),
         (lambda d: d["flows"][0]["outputs"].append("q"), "outputs are not the model's"),
-        (lambda d: d["steps"][0].update(last=True), "has steps behind it"),
+        (lambda d: d["steps"][0].update(last=True), "has further steps"),
     ],
     ids=range(6),
 )
@@ -331,18 +331,21 @@ def test_commands_on_a_bundle_without_programs(tmp_path, capsys):
     for path in (file, out):
         for look in ("plan", "estimate"):
             said = command(look, path)
-            assert f"{path.name} leaves rows open: what follows is of the program at rows = 1 alone" in said
+            assert (
+                f"{path.name} leaves rows open: what follows is of the specialization at rows = 1 alone"
+                in said
+            )
     assert "at rows = 8 alone" in command("estimate", file, "--dim", "rows=4,8")
     assert "at rows = 8 alone" in command("estimate", out, "--dim", "rows=4,8")
     np.save(tmp_path / "x.npy", np.ones((6, 4), np.float32))
     said = command("run", out, "--input", f"x={tmp_path / 'x.npy'}")
-    assert "1 programs: x float32[6, 4]" in said
+    assert "1 specializations: x float32[6, 4]" in said
     said = command("run", file, "--input", f"x={tmp_path / 'x.npy'}", "--compare", "--no-compile")
     assert "as numpy: worst nmse" in said
     assert "bind each" in command("compile", file, "-o", tmp_path / "c", "--closed", code=2)
     onnx.save(model(), str(file))
     said = command("plan", file)
-    assert "the first of its programs alone at rows = 1, x -> rows" in said
+    assert "its first specialization alone at rows = 1, x -> rows" in said
 
 
 @pytest.mark.slow

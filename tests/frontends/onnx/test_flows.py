@@ -17,7 +17,7 @@ from graph_runtime.base.errors import (  # noqa: E402
     SessionBusyError,
     UnsupportedOpError,
 )
-from graph_runtime.run.flows import programs  # noqa: E402
+from graph_runtime.run.flows import specializations  # noqa: E402
 from graph_runtime.run.flows.flow_module import FlowModule  # noqa: E402
 
 RNG = np.random.default_rng(7)
@@ -69,10 +69,10 @@ def test_the_least_recently_used_program_is_dropped_and_made_again():
     for n in (1, 2, 1, 3, 1, 2):
         module.run(x=np.ones((n, 8), np.float32))
         np.testing.assert_allclose(values_of(module)[0], np.maximum(np.ones((n, 8)) @ WEIGHT, 0), rtol=1e-5)
-    programs = module.programs
-    assert len(programs) == len(module.flow.steps) == 2
-    assert programs.made == programs.dropped + 2
-    assert programs.made <= 5
+    kept = module.programs
+    assert len(kept) == len(module.flow.steps) == 2
+    assert kept.made == kept.dropped + 2
+    assert kept.made <= 5
 
 
 def test_programs_of_several_sizes_share_their_constants():
@@ -92,8 +92,8 @@ def test_a_new_size_computes_no_large_constant_again(monkeypatch):
     w, scale = RNG.standard_normal((200, 200)).astype(np.float32), RNG.standard_normal(200).astype(np.float32)
     nodes = [node("Exp", ["scale"], ["e"]), node("Mul", ["w", "e"], ["v"]), node("MatMul", ["x", "v"], ["y"])]
     module = gr.create(model(nodes, [value("x", ["n", 200])], ["y"], w=w, scale=scale), compile=False)
-    hashed, one = [], programs.digest
-    monkeypatch.setattr(programs, "digest", lambda array: hashed.append(array.nbytes) or one(array))
+    hashed, one = [], specializations.digest
+    monkeypatch.setattr(specializations, "digest", lambda array: hashed.append(array.nbytes) or one(array))
     for n in (16, 24, 40):
         x = RNG.standard_normal((n, 200)).astype(np.float32)
         module.run(x=x)
@@ -436,7 +436,7 @@ SUM = ([("Add", ["s", "part"], ["s2"])], [value("s"), value("part")], [value("s2
     [
         ("Loop", "n,,x", "y", {"body": (SAME, STEP, MADE[:1])}, "outputs of its body"),
         ("Loop", "n,,x", "y", {"body": (SAME, [*STEP, value("t")], MADE)}, "inputs of its body"),
-        ("Loop", "n,,x", "y,z", {"body": (SAME, STEP, MADE)}, "has 2 outputs, and takes 1 at most"),
+        ("Loop", "n,,x", "y,z", {"body": (SAME, STEP, MADE)}, "has 2 outputs, but takes 1 at most"),
         ("Loop", "n", "y", {"body": (SAME, STEP, MADE)}, "needs a trip count"),
         ("Loop", "n,,x", "y", {}, "has no graph 'body'"),
         ("Loop", "empty,,x", "y", {"body": (SAME, STEP, MADE)}, "the trip count must be one value, it has 0"),
@@ -455,9 +455,9 @@ SUM = ([("Add", ["s", "part"], ["s2"])], [value("s"), value("part")], [value("s2
             {"then_branch": ([("Neg", ["x"], ["s2"])], [], MADE[1:])},
             "graph 'else_branch'",
         ),
-        ("Scan", "x", "y", {"body": SUM, "num_scan_inputs": 5}, "num_scan_inputs is 5, it has 1 inputs"),
+        ("Scan", "x", "y", {"body": SUM, "num_scan_inputs": 5}, "num_scan_inputs is 5, but it has 1 inputs"),
         ("Scan", "r,x2", "y,z", {"body": SUM}, "num_scan_inputs is 0"),
-        ("Scan", "r,x2", "y,z,u", {"body": SUM, "num_scan_inputs": 1}, "has 3 outputs, and takes 2 at most"),
+        ("Scan", "r,x2", "y,z,u", {"body": SUM, "num_scan_inputs": 1}, "has 3 outputs, but takes 2 at most"),
         (
             "Scan",
             "r,x2",
@@ -563,7 +563,7 @@ def test_create_converts_each_node_once(monkeypatch):
 
 
 def test_pins_go_to_the_programs_that_have_their_nodes(tmp_path):
-    """A pin that names nothing in any program is warned of, once."""
+    """A pin that names nothing in any specialization is warned of, once."""
     nodes = [
         node("MatMul", ["x", "w"], ["first"]),
         node("NonZero", ["first"], ["p"]),
@@ -625,7 +625,7 @@ def test_a_dimension_of_two_inputs_may_have_two_sizes_as_with_onnx_runtime(n, op
     rng = np.random.default_rng(0)
     shapes = [[n[i] if size == "n" else size for size in shape] for i, shape in enumerate((("n", 3), b))]
     given = {name: rng.random(shape, np.float32) for name, shape in zip("ab", shapes, strict=True)}
-    module = gr.create(model)
+    module = gr.create(model, compile=False)
     if op == "Add" and n == (2, 4):
         with pytest.raises(gr.InputError, match=r"dimension 'n' is 2 in 'a' and 4 in 'b': .*Add"):
             module.run(**given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 
@@ -10,7 +11,7 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 
-from hypothesis import HealthCheck, given, settings  # noqa: E402
+from hypothesis import HealthCheck, given, seed, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
@@ -151,7 +152,8 @@ def test_edited_graphs(kit, data):
 
 
 @pytest.mark.slow
-@settings(QUICK, max_examples=3000)
+@seed(int(os.environ.get("SEED", "0")))
+@settings(QUICK, max_examples=3000 // int(os.environ.get("SAMPLE", "1")), derandomize=False, database=None)
 @given(st.data())
 def test_edited_graphs_many(kit, data):
     proto = _proto(kit)
@@ -170,16 +172,16 @@ def test_a_function_with_a_name_that_is_no_text_is_refused(kit):
     proto = kit.make([helper.make_node("F", ["x"], ["y"], domain="f")], {"x": (2,)}, ["y"])
     proto.functions.append(made)
     proto.opset_import.append(helper.make_opsetid("f", 1))
-    with pytest.raises(GraphRuntimeError, match="no UTF-8"):
+    with pytest.raises(GraphRuntimeError, match="not UTF-8"):
         kit.load(proto.SerializeToString().replace(b"OpOp", b"\xff\xfe\xff\xfe"))
 
 
 @pytest.mark.parametrize(
     ("op", "name", "value", "said"),
     [
-        ("EyeLike", "k", [1, 2], "attribute 'k' is of type INTS, EyeLike has INT"),
-        ("Softmax", "axis", 1.0, "attribute 'axis' is of type FLOAT, Softmax has INT"),
-        ("Transpose", "perm", "10", "attribute 'perm' is of type STRING, Transpose has INTS"),
+        ("EyeLike", "k", [1, 2], "attribute 'k' is of type INTS, but EyeLike takes INT"),
+        ("Softmax", "axis", 1.0, "attribute 'axis' is of type FLOAT, but Softmax takes INT"),
+        ("Transpose", "perm", "10", "attribute 'perm' is of type STRING, but Transpose takes INTS"),
     ],
 )
 def test_an_attribute_of_another_type_than_the_schemas_is_refused(kit, op, name, value, said):
@@ -217,10 +219,10 @@ def test_a_loop_that_nothing_ends_is_refused_before_it_is_unrolled(kit):
         )
 
     begin = time.process_time()
-    with pytest.raises(GraphRuntimeError, match="4611686018427387904 iterations, which nothing ends early"):
+    with pytest.raises(GraphRuntimeError, match="4611686018427387904 iterations and no condition"):
         kit.load(loop([helper.make_node("Identity", ["c"], ["d"])]))
     assert time.process_time() - begin < 0.5
-    with pytest.raises(GraphRuntimeError, match=r"stand for more than|more than 10000 iterations"):
+    with pytest.raises(GraphRuntimeError, match=r"expand to more than|more than 10000 iterations"):
         kit.load(
             loop(
                 [

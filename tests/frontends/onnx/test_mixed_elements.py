@@ -39,7 +39,7 @@ def _file(op, inputs, opset=19, **attrs):
 
 
 def _ours(file, given, devices=("cpu:0",)):
-    module = create(load_model(file), devices=list(devices))
+    module = create(load_model(file), devices=list(devices), compile=False)
     module.run(**given)
     return module.get_output(0).numpy()
 
@@ -147,5 +147,5 @@ def test_a_fraction_as_a_constant_of_integers_is_refused():
     context = Emitting()
     context.tape, context.what = Tape(budget=Budget(100)), "n"
     like = context.const(np.array([1], np.int32))
-    with pytest.raises(UnsupportedOpError, match="a number that int32 does not hold"):
-        context.scalar(0.5, like)
+    with pytest.raises(UnsupportedOpError, match="a number that int32 cannot hold"):
+        like.scalar(0.5)

@@ -299,9 +299,9 @@ def _ones(*shape):
 
 Q, D = "QuantizeLinear", "DequantizeLinear"
 REFUSED = {
-    "zero of floats": (_grid(Q, zero=np.float32(1)), "no grid"),
-    "zero of another type": (_grid(D, zero=np.int8(1)), "both must have one type"),
-    "numbers that are floats": (_grid(D, x=_ones(3), zero=_ones()), "no grid"),
+    "zero of floats": (_grid(Q, zero=np.float32(1)), "not a supported grid"),
+    "zero of another type": (_grid(D, zero=np.int8(1)), "their types must be equal"),
+    "numbers that are floats": (_grid(D, x=_ones(3), zero=_ones()), "not a supported grid"),
     "scale of integers": (_grid(D, scale=np.int32(1)), "it must be float32"),
     "axis": (_grid(Q, {"axis": 3}, scale=_ones(3), zero=np.ones(3, np.uint8)), "axis"),
     "scale of another length": (_grid(Q, scale=_ones(5), zero=np.ones(5, np.uint8)), "dimension 1"),
@@ -317,10 +317,10 @@ REFUSED = {
         _grid(D, {"block_size": 2}, scale=_ones(1, 2, 4), zero=None),
         "give one of shape",
     ),
-    "bits 3": (_few({"bits": 3}), "bits is 3, not 2, 4 or 8"),
+    "bits 3": (_few({"bits": 3}), "bits is 3, but must be 2, 4 or 8"),
     "bits 0": (_few({"bits": 0}), "bits is 0"),
-    "block 8": (_few({"block_size": 8}), "not a power of two from 16 on"),
-    "block 24": (_few({"block_size": 24}), "not a power of two"),
+    "block 8": (_few({"block_size": 8}), "must be a power of two from 16 on"),
+    "block 24": (_few({"block_size": 24}), "must be a power of two"),
     "block 0": (_few({"block_size": 0}), "must be positive"),
     "K that does not fit": (_few({"K": 400}), "do not fit K 400"),
     "K below 0": (_few({"K": -40}), "must be positive"),

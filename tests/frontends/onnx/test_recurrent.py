@@ -220,7 +220,7 @@ def test_a_long_sequence_is_one_node_and_imports_at_once():
 @pytest.mark.parametrize(
     ("attrs", "words"),
     [
-        ({"activations": ["Sigmoid", "Tanh"]}, "activations has 2 names, 3 are wanted"),
+        ({"activations": ["Sigmoid", "Tanh"]}, "activations has 2 names instead of 3"),
         ({"activations": ["Sigmoid", "Tanh", "Own"]}, "'Own' is not supported"),
         ({"direction": "sideways"}, "sideways"),
         ({"direction": "bidirectional", "hidden": 0}, "hidden size is 0|weights"),
@@ -234,7 +234,7 @@ def test_what_a_cell_cannot_be_is_refused(attrs, words):
 
 def test_lengths_that_are_known_are_checked():
     model, _ = _network("GRU", lengths=[1, 2, 3])
-    with pytest.raises(UnsupportedOpError, match="sequence_lens are from 1 to 8, there are 7 steps"):
+    with pytest.raises(UnsupportedOpError, match="sequence_lens are from 1 to 8, but there are 7 steps"):
         load_model(model, values={"lengths": [1, 8, 3]})
     known = load_model(model, values={"lengths": [7, 7, 7]})
     assert not any(f.attrs.get("lengths") for f in known.graph.funcs)

@@ -77,15 +77,15 @@ def test_stft(onesided, window, length, dtype):
 @pytest.mark.parametrize(
     ("op", "inputs", "constants", "attrs", "words"),
     [
-        ("DFT", (np.ones((1, 4, 3)), None, np.int64(1)), (2,), {}, "whose last dimension is 1 or 2"),
+        ("DFT", (np.ones((1, 4, 3)), None, np.int64(1)), (2,), {}, "the last dimension is not 1"),
         ("DFT", (np.ones((1, 4, 1)), None, np.int64(2)), (2,), {}, "axis 2"),
         ("DFT", (np.ones((1, 4, 1)), np.int64(0), np.int64(1)), (1, 2), {}, "0 points"),
         ("DFT", (np.ones((1, 4, 1)), np.int64(2**40), np.int64(1)), (1, 2), {}, "needs a matrix"),
         ("DFT", (np.ones((1, 4, 2)), None, np.int64(1)), (2,), {"onesided": 1}, "onesided"),
-        ("STFT", (np.ones((1, 9, 1)), np.int64(0), None, np.int64(4)), (1, 3), {}, "each 0"),
+        ("STFT", (np.ones((1, 9, 1)), np.int64(0), None, np.int64(4)), (1, 3), {}, "one every 0"),
         ("STFT", (np.ones((1, 9, 1)), np.int64(1), None, np.int64(10)), (1, 3), {}, "frames of 10"),
         ("STFT", (np.ones((1, 9, 1)), np.int64(1), np.ones(3), np.int64(4)), (1, 3), {}, "window"),
-        ("STFT", (np.ones((1, 9, 1)), np.int64(1)), (1,), {}, "how long frames are"),
+        ("STFT", (np.ones((1, 9, 1)), np.int64(1)), (1,), {}, "the length of frames"),
         ("MelWeightMatrix", (8, 2**50, 8000, 0.0, 4000.0), range(5), {}, "bytes"),
         ("MelWeightMatrix", (8, 16, 0, 0.0, 4000.0), range(5), {}, "at 0 Hz"),
         ("MelWeightMatrix", (8, 16, 100, 0.0, 4000.0), range(5), {}, "filters reach"),

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper  # noqa: E402
 from graph_runtime.accuracy.interpreter import heads, interpret  # noqa: E402
 from graph_runtime.base.errors import GraphError, InputError  # noqa: E402
 from graph_runtime.frontends.onnx import load_model  # noqa: E402
-from graph_runtime.frontends.onnx.sorting import sort_nodes  # noqa: E402
+from graph_runtime.frontends.onnx.nodes import sort_nodes  # noqa: E402
 
 
 def _info(name, shape, kind=TensorProto.FLOAT):

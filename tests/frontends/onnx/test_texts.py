@@ -169,7 +169,7 @@ def test_what_is_no_text_is_refused_and_the_next_run_works(value):
 
 def test_arithmetic_takes_no_texts():
     model, values = _one("Neg", _X)
-    with pytest.raises(GraphRuntimeError, match="takes no elements of string"):
+    with pytest.raises(GraphRuntimeError, match="does not support elements of string"):
         gr.create(model).run(**values)
 
 
@@ -187,8 +187,8 @@ def _pool(**attrs):
     [
         (_pool(ngram_indexes=[2**62]), "at most"),
         (_pool(ngram_counts=[0, 2**40]), "do not fill"),
-        (_pool(ngram_counts=[3, 0]), "go down"),
-        (_pool(ngram_indexes=[-1]), "below 0"),
+        (_pool(ngram_counts=[3, 0]), "must not descend"),
+        (_pool(ngram_indexes=[-1]), "must be 0 or more"),
         (_pool(mode="BM25"), "BM25"),
         (_pool(max_skip_count=-1), "max_skip_count -1"),
         (_pool(weights=[1.0, 2.0]), "2 weights for 1"),

@@ -30,18 +30,18 @@ REFUSED = {
     ),
     "digits of a value": (
         HEAD + f"%0 = stablehlo.constant dense<{'9' * 5000}> : tensor<4xi32>\n" + END,
-        "has a value that is none",
+        "has an invalid value",
     ),
     "results": (HEAD + "".join(f"%i{i}:65536 = a.b : i1\n" for i in range(60)) + END, "too many values"),
     "operands": (HEAD + "%0 = a.b " + "%a," * (LONG // 3) + END, "too many values"),
     "attributes": (HEAD + "%0 = a.b {" + "a=1," * (LONG // 2) + END, "too many values"),
     "elements of an array": (HEAD + f"%0 = a.b {{a = array<i64: {'1,' * LONG}1>}}\n", "too many values"),
     "arguments": (f"func.func @main({', '.join(f'%a{i}: i1' for i in range(60000))}) {{", "too many values"),
-    "ops": (HEAD + '"a"():()->()\n' * (LONG // 13), "too many ops"),
+    "ops": (HEAD + '"a"():()->()\n' * (LONG // 13), "more ops than any"),
     "unknown ops": (HEAD + "".join(f'"a.op{i}"() : () -> ()\n' for i in range(20000)) + END, "cannot be"),
     "constants": (
         HEAD + "".join(f"%{i}=stablehlo.constant dense<1.0>:tensor<4xf32>\n" for i in range(30000)) + END,
-        "stand for more than",
+        "expand to more than",
     ),
 }  # fmt: skip
 

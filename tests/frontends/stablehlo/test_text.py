@@ -264,12 +264,12 @@ def test_the_commands_take_such_a_donation_too(tmp_path, capsys):
             MLP.replace("maximum %arg0, %0", "maximum %arg0, %9"),
             13,
             5,
-            "reads %9, which nothing before it makes",
+            "reads %9, which is not defined before it",
         ),
         (MLP[:-3], 15, 4, "closed"),
         ("module {\n}\n", 3, 1, "no func.func"),
         (MLP.replace("tensor<2x3xf32> {", "tensr {"), 3, 33, "a type is expected"),
-        (MLP.replace("-> tensor<2x2xf32> loc(#loc)", "-> tensor<2x9xf32>"), 5, 5, "the text says float32"),
+        (MLP.replace("-> tensor<2x2xf32> loc(#loc)", "-> tensor<2x9xf32>"), 5, 5, "declares float32"),
     ],
 )
 def test_errors_say_line_and_column(text, line, column, reason):
@@ -300,7 +300,7 @@ def test_all_that_is_not_supported_is_listed_at_once_with_counts():
 
 def test_functions_that_call_themselves_end():
     body = "%0 = call @main(%arg0) : (tensor<f32>) -> tensor<f32>\nreturn %0 : tensor<f32>"
-    with pytest.raises(gr.GraphError, match="stand for more"):
+    with pytest.raises(gr.GraphError, match="expand to more"):
         load_model(module_of(body, "%arg0: tensor<f32>", "tensor<f32>"))
 
 

@@ -317,6 +317,7 @@ def test_every_op_with_a_tt_kernel_has_a_maker():
     assert [n for n, op in ops.all_ops().items() if op.parts and "tt" not in op.bodies] == []
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("op", "case"),
     [pytest.param(*each, marks=[pytest.mark.slow] if i % 3 else []) for i, each in enumerate(ON_TT)],

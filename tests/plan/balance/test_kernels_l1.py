@@ -11,11 +11,10 @@ import pytest
 import graph_runtime as gr
 from graph_runtime.base.errors import CapacityError
 from graph_runtime.base.machine.devices import parse
-from graph_runtime.binding.circular import of_plan
+from graph_runtime.binding import circular
 from graph_runtime.plan import plan
 from graph_runtime.plan.balance import BALANCER_POLICIES
 from graph_runtime.plan.supports import circular_room
-from graph_runtime.plan.types import Supplies
 
 pytestmark = pytest.mark.core
 
@@ -62,7 +61,7 @@ def test_a_convolution_in_less_l1_has_the_same_bits(x, w, attrs, stored):
     results = []
     for l1_bytes in (0, 200_000, 60_000, 20_000):
         chosen, nid = with_l1(planned, l1_bytes, u_kt=2)
-        opens = int(of_plan(chosen)[nid])
+        opens = int(circular.of_plan(chosen)[nid])
         assert opens == l1_bytes or l1_bytes == 0 or l1_bytes < opens <= LEAST
         module = gr.create(chosen)
         for name, value in values.items():
@@ -95,9 +94,7 @@ def network():
 @pytest.mark.parametrize("stored", ["bf16", "bfp8_b"])
 @pytest.mark.parametrize("policy", OTHERS)
 def test_kernels_open_what_their_op_model_says(policy, stored):
-    made = plan(
-        network(), [BOARD], policy=policy, formats={"tt": stored}, supplies=Supplies(circular=of_plan)
-    )
+    made = circular.planned(plan(network(), [BOARD], policy=policy, formats={"tt": stored}))
     checked = 0
     for nid in np.flatnonzero(made.model_id >= 0).tolist():
         if made.graph.node(nid).op in FOLLOW:
@@ -115,17 +112,9 @@ def test_op_models_are_made_for_the_room_beside_tensors():
     b.output(b.op("add", y, kept))
     graph = gr.load_graph(b.to_json())
     room = circular_room(parse(BOARD))
-    free = plan(
-        graph, [BOARD], policy="minimize_grid", formats={"tt": "bf16"}, supplies=Supplies(circular=of_plan)
-    )
-    tight = plan(
-        graph,
-        [BOARD],
-        policy="minimize_grid",
-        formats={"tt": "bf16"},
-        layouts={"kept": "l1"},
-        supplies=Supplies(circular=of_plan),
-    )
+    words = {"policy": "minimize_grid", "formats": {"tt": "bf16"}}
+    free = circular.planned(plan(graph, [BOARD], **words))
+    tight = circular.planned(plan(graph, [BOARD], layouts={"kept": "l1"}, **words))
     (taken,) = (size for (_, memory), size in tight.peak.items() if memory == 1)
     most = [max(p.models[i].l1_bytes for i in p.model_id if i >= 0) for p in (free, tight)]
     assert 0 < taken < room

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_runtime.base.errors import CapacityError, DeviceError, PlanError, UnsupportedOpError
+from graph_runtime.base.errors import CapacityError, DeviceError, InputError, PlanError, UnsupportedOpError
 from graph_runtime.base.machine import devices
 from graph_runtime.ir.builder import GraphBuilder
 from graph_runtime.ir.documents.loader import load_graph
@@ -34,7 +34,7 @@ from graph_runtime.plan.balance import (
     part_models,
     require_legal,
 )
-from graph_runtime.plan.balance.block_shapes import block_shape, divisors, dst_tiles, largest_divisor
+from graph_runtime.plan.balance.buffers import block_shape, divisors, dst_tiles, largest_divisor
 from graph_runtime.plan.balance.legality import legal_dirs, structural
 
 DOC = Path(__file__).resolve().parents[3] / "docs" / "balancer.md"
@@ -470,6 +470,12 @@ def test_no_legal_model_names_counts_and_the_closest_miss():
     assert (error.node, error.short, error.path) == ("mm", miss.short, "$.nodes[2]")
     assert f"lacks {miss.short} bytes of 577408 in L1" in str(error)
     assert "bfp8_b" in str(error)
+
+
+@pytest.mark.parametrize("words", [{"most_t": "9"}, {"most_t": -1}, {"overlay_bytes": 1.5}])
+def test_settings_of_another_type_are_refused_when_they_are_made(words):
+    with pytest.raises(InputError, match=r"of a balancer's Settings is .*, must be a whole number from 0"):
+        Settings(**words)
 
 
 def test_no_legal_model_for_another_reason():

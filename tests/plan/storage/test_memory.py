@@ -265,7 +265,9 @@ def test_a_storage_row_in_another_memory_than_its_entrys_layout_is_refused():
     maker = GraphMaker()
     saved = record(plan(maker.graph([maker.op("tanh", [maker.input(f(32, 32))])]), ["tt:0"]))
     rows = tuple(replace(row, memory="l1") for row in saved.hints.storage)  # of all: none is left in DRAM
-    with pytest.raises(PlanError, match="said to lie in l1, the layout of its entry 0 in dram") as caught:
+    with pytest.raises(
+        PlanError, match="said to lie in l1, but the layout of its entry 0 says dram"
+    ) as caught:
         plan(replace(saved, hints=replace(saved.hints, storage=rows)), ["tt:0"])
     assert caught.value.path == "$.metadata.graph_runtime.storage[0].memory"
 

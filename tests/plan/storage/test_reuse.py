@@ -17,8 +17,8 @@ from graph_runtime.plan import check, plan
 from graph_runtime.plan.checker.races import check_races
 from graph_runtime.plan.queues.lanes import lanes
 from graph_runtime.plan.record import record
-from graph_runtime.plan.storage.modes import peaks
-from graph_runtime.plan.storage.sizes import round_up
+from graph_runtime.plan.storage.buffers import round_up
+from graph_runtime.plan.storage.memory import peaks
 from graph_runtime.plan.types import Supplies
 from graph_runtime.testing.graphs import GraphMaker, random_graph
 

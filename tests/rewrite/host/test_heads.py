@@ -10,7 +10,7 @@ import graph_runtime as gr
 from graph_runtime import GraphBuilder
 from graph_runtime.accuracy.interpreter import heads, interpret
 from graph_runtime.ir.model import Model
-from graph_runtime.plan.placement import place
+from graph_runtime.plan.passes import place
 from graph_runtime.rewrite.target import target
 
 pytestmark = pytest.mark.core

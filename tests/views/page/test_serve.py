@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import threading
 
-from graph_runtime.views.page.serve import page_server
+from graph_runtime.views.page.opened import page_server
 
 
 def answer(port: int, path: str, host: str, **more: str) -> tuple[int, bytes]:
