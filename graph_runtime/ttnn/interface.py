@@ -13,6 +13,7 @@ from typing import Any
 
 from ..base.errors import did_you_mean
 from . import submodules
+from .accepted.rules import ttnn_accepts as ttnn_accepts
 from .devices.chips import *
 from .devices.memory_views import *
 from .devices.mesh_device import *

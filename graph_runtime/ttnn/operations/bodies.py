@@ -53,7 +53,7 @@ class Parameters:
     keywords that the decorator adds; ``order``: published order of the keywords, where "..." stands for the
     body's keywords that are not listed; ``open``: whether the body takes any other keyword."""
 
-    __slots__ = ("added", "function", "keywords", "names", "open", "order", "positional")
+    __slots__ = ("added", "defaults", "function", "keywords", "names", "open", "order", "positional")
 
     def __init__(self, function: Callable[..., Any], takes: str = ""):
         code = function.__code__
@@ -66,6 +66,13 @@ class Parameters:
         self.open = bool(code.co_flags & inspect.CO_VARKEYWORDS) and rest[0] not in ("_", "__")
         own = (name for name in self.keywords if name != "goal")
         self.names = (*self.positional, *own, *self.added)
+        usual = function.__defaults__ or ()
+        self.defaults = dict(zip(self.positional[len(self.positional) - len(usual) :], usual, strict=True))
+        self.defaults |= function.__kwdefaults__ or {}
+
+    def named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by name, and the defaults of those that it leaves out."""
+        return {**self.defaults, **dict(zip(self.positional, args, strict=False)), **kwargs}
 
     def kinds(self) -> tuple[tuple[int, str], ...]:
         """(position, name) of the arguments that are types, layouts and memories; the position of a

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...base.errors import did_you_mean
+from ..accepted.rules import ACCEPTED, Given
 from ..devices.mesh_device import MeshDevice
 from ..errors import Unsupported, guarded
 from ..memory.values import Layout
@@ -132,6 +133,9 @@ class Operation:
         made = use = None
         try:
             with guarded(name, lambda text: what_is_kept(text, [*args, *kwargs.values()])):
+                row = ACCEPTED.get(self.name)
+                if row is not None and _local.depth == 1:
+                    row.check(Given(self.parameters.named(args, kwargs)))
                 made = self.function(*args, **self.taken(kwargs))
                 if _local.depth == 1:
                     use = use_of_l1(self, args, kwargs, made, watcher is not None)

@@ -1,0 +1,5 @@
+"""What ttnn's operations accept: a table of rules for each family, named as in operations/. Read: rules, then
+one table, for example indexing.
+"""
+
+from . import indexing as indexing  # each module adds its rows

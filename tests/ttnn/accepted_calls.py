@@ -1,0 +1,22 @@
+"""Calls that ttnn's tables of accepted arguments (graph_runtime/ttnn/accepted) are tried with.
+
+``INSIDE``: operation -> a call that is accepted. It makes each tensor by t(name, shape, dtype, layout), whose
+``name`` is the argument's; tests make the same call with another dtype, layout, memory or rank of it.
+``OUTSIDE``: (operation, the rule in words) -> a call that this rule of several arguments refuses, beside one
+that is just accepted.
+"""
+
+from __future__ import annotations
+
+from graph_runtime.compat import ttnn
+
+INSIDE = {
+    "topk": lambda t: ttnn.topk(t("input_tensor", [1, 1, 32, 64]), 8),
+}
+
+OUTSIDE = {
+    ("topk", "0 < k <= the size of dim"): (
+        lambda t: ttnn.topk(t("input_tensor", [1, 1, 32, 64]), 65),
+        lambda t: ttnn.topk(t("input_tensor", [1, 1, 32, 64]), 64),
+    ),
+}
