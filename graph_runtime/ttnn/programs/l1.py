@@ -15,7 +15,8 @@ from ..devices.mesh_device import MeshDevice
 from ..errors import fatal
 from ..registry import TRANSFERS
 from ..tensors.tensor import Tensor
-from .card_programs import Call, call_of, flat, stages_of
+from .call import Call, call_of, flat
+from .card_programs import stages_of
 
 _MOST_NAMED = 5
 
