@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
+from ...base.config import get
+from ...base.errors import DeviceError
 from ...base.machine.devices import Device, parse
 from ...base.machine.layout import DRAM, L1
 from ..errors import Unsupported, check, fatal
@@ -26,8 +28,8 @@ _chosen = {"board": ""}
 
 
 def use_board(name: str) -> None:
-    """Set the board of the devices that are opened from now on, such as "p150"; "" means the default
-    board."""
+    """Set the board of the devices that are opened from now on, such as "p150"; "" means the board of the
+    setting GR_TTNN_BOARD. Raises DeviceError for an unknown board."""
     parse(f"tt:0={name}" if name else "tt:0")
     _chosen["board"] = name
 
@@ -36,8 +38,11 @@ def chip_of(number: int) -> Device:
     if not isinstance(number, int):
         raise TypeError(f"ttnn.open_device(): incompatible function arguments: device_id is {number!r}")
     check(number >= 0, "ttnn.open_device", f"Device id {number} is not valid")
-    board = _chosen["board"]
-    return parse(f"tt:{number}={board}" if board else f"tt:{number}")
+    board = _chosen["board"] or str(get("TTNN_BOARD"))
+    try:
+        return parse(f"tt:{number}={board}" if board else f"tt:{number}")
+    except DeviceError as error:
+        raise DeviceError(f"GR_TTNN_BOARD={board}: {error}", **error.fields) from None
 
 
 class MeshDevice:

@@ -4,7 +4,7 @@ import."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -28,16 +28,22 @@ _HELPERS = {
     "utils": "emitted_utils",
     "tracy": "tracy_marks",
 }
+# those that ttnn's wheel, or what the wheel requires, brings along
+_OF_WHEEL = ("loguru", "tracy", "tt_lib", "tt_lib.utils")
 _RECORDS = "tracy."  # prefix of modules that read a card's profiles: all their names are absent
 
 
 class _Helpers:
-    """The last finder of imports. It provides a helper if no other finder has a module of that name."""
+    """The last finder of imports. It provides a helper of ``names`` if no other finder has a module of that
+    name."""
+
+    def __init__(self, names: Collection[str]):
+        self.names = names
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname not in _HELPERS and not fullname.startswith(_RECORDS):
+        if fullname not in self.names and not fullname.startswith(_RECORDS):
             return None
         is_package = not _HELPERS.get(fullname, "") or fullname == "tracy"
         return ModuleSpec(fullname, self, is_package=is_package)  # type: ignore[arg-type]  # it has what is used
@@ -59,10 +65,13 @@ def _absent(module: str, name: str) -> Absent:
     return Absent(f"{module}.{name}")
 
 
-def install(board: str = "") -> None:
-    """Let ``import ttnn`` import this package from now on, on ``board`` ("": n150). Raises RuntimeError if
-    another ttnn was imported, DeviceError for an unknown board."""
-    use_board(board)
+def install(board: str = "", like_wheel: bool = False) -> None:
+    """Let ``import ttnn`` import this package from now on, on ``board`` ("": that of GR_TTNN_BOARD, else
+    n150). ``like_wheel``: only with the modules that ttnn's wheel brings along, none of tt-metal's tests.
+    Raises RuntimeError if another ttnn was imported, DeviceError for an unknown board."""
+    if board:
+        use_board(board)
     ttnn.install()
-    if not any(isinstance(finder, _Helpers) for finder in sys.meta_path):
-        sys.meta_path.append(_Helpers())  # type: ignore[arg-type]
+    names = _OF_WHEEL if like_wheel else _HELPERS
+    if not any(isinstance(finder, _Helpers) and finder.names == names for finder in sys.meta_path):
+        sys.meta_path.append(_Helpers(names))  # type: ignore[arg-type]  # it has what is used
