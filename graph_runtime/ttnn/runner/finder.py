@@ -41,7 +41,7 @@ class SimulatedTtnn:
     def exec_module(self, module: ModuleType) -> None:
         """Let sys.modules have the package's ttnn in the place of ``module``."""
         del sys.modules["ttnn"]
-        import_module("graph_runtime.ttnn").install(like_wheel=True)
+        import_module("graph_runtime.ttnn.runner.install").install(like_wheel=True)
 
 
 def other(name: str) -> ModuleSpec | None:
