@@ -31,7 +31,7 @@ class SimulatedTtnn:
         if other(fullname) is not None or find_spec("graph_runtime") is None:
             return None
         if fullname == "ttnn":
-            return ModuleSpec(fullname, self, origin="graph_runtime.ttnn", is_package=True)  # type: ignore[arg-type]
+            return ModuleSpec(fullname, self, origin="graph_runtime.ttnn.interface", is_package=True)  # type: ignore[arg-type]
         import_module("ttnn")  # its own finder of such modules is the last
         return None
 
