@@ -51,7 +51,7 @@ def _change_environment(wanted: bool) -> None:
 
     try:
         change = environment.install_into if wanted else environment.uninstall_from
-        print(change(environment.packages()))
+        sys.stdout.write(change(environment.packages()) + "\n")
     except (environment.EnvironmentFault, environment.WriteError) as error:
         sys.exit(f"error: {error}")
 
