@@ -39,7 +39,9 @@ from .operations import (  # noqa: F401  (each makes its operations)
     movement,
     norms,
     products,
+    recurrences,
     reduction,
+    transforms,
 )
 from .operations.complex_tensors import ComplexTensor as ComplexTensor
 from .operations.declined import ABSENT, Absent, decline_the_rest
@@ -50,6 +52,7 @@ from .operations.operation import register_post_operation_hook as register_post_
 from .operations.operation import register_pre_operation_hook as register_pre_operation_hook
 from .operations.operators import *
 from .operations.products.matmul import *
+from .operations.recurrences.kda import *
 from .programs.configs import *
 from .programs.windows import *
 from .registry import OPERATIONS

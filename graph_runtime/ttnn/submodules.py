@@ -26,7 +26,6 @@ _RECORDS = (
     "enable_python_stack_traces disable_python_stack_traces is_python_stack_trace_enabled "
     "record_python_operation store_captured_graph store_output_tensor_ids _safe_arg_str"
 )
-_GROUPS = ("transformer", "experimental", "kv_cache", "global_semaphore")
 
 
 def _module(name: str, doc: str, **content: Any) -> ModuleType:
@@ -67,13 +66,11 @@ def _public(*modules: ModuleType) -> dict[str, Any]:
 
 def submodules() -> dict[str, ModuleType]:
     """{name after "ttnn.": module}."""
-    made = {group: _module(group, f"ttnn.{group}") for group in _GROUPS}
+    made: dict[str, ModuleType] = {}
     for name, function in OPERATIONS.items():
         group, _, last = name.rpartition(".")
-        if group in made:
-            setattr(made[group], last, function)
-    for name in ("deepseek", "deepseek_prefill"):  # kernels of one model
-        setattr(made["experimental"], name, Absent(f"ttnn.experimental.{name}"))
+        if group:
+            setattr(_group(made, group), last, function)
     made["types"] = _module("types", "value classes", **_public(values, cores, configs, program_configs))
     memory_reports = {f"{what}MemoryReports": lambda *_: None for what in ("Enable", "Disable")}
     named = _public(mesh_device, opening, chips, memory_views) | memory_reports
@@ -84,6 +81,16 @@ def submodules() -> dict[str, ModuleType]:
     made["distributed"] = _module("distributed", "meshes", get_num_pcie_devices=opening.get_num_devices)
     made["core"] = _module("core", "helpers", divup=lambda a, b: -(-a // b), **_public(configs))
     return made | _tools() | _extension() | _operations()
+
+
+def _group(made: dict[str, ModuleType], name: str) -> ModuleType:
+    """The module of a group of operations, such as "experimental.quasar", made at its first use."""
+    if name not in made:
+        made[name] = _module(name, f"ttnn.{name}")
+        outer, _, last = name.rpartition(".")
+        if outer:
+            setattr(_group(made, outer), last, made[name])
+    return made[name]
 
 
 def _deallocate(device: mesh_device.MeshDevice) -> None:

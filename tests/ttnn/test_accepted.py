@@ -9,9 +9,13 @@ import pytest
 from graph_runtime.compat import ttnn
 from graph_runtime.ttnn.accepted.rules import ACCEPTED, Operand, Rule
 
-from .accepted_calls import INSIDE, OUTSIDE
+from . import accepted_calls
+from .operations import calls_of_models
 
 pytestmark = pytest.mark.core
+
+INSIDE = accepted_calls.INSIDE | calls_of_models.INSIDE
+OUTSIDE = accepted_calls.OUTSIDE | calls_of_models.OUTSIDE
 
 OPERANDS = [
     (name, at)

@@ -51,21 +51,18 @@ DECLINED: dict[str, str] = {
         "transformer.flash_multi_latent_attention_decode "
         "transformer.paged_flash_multi_latent_attention_decode transformer.chunked_flash_mla_prefill "
         "kv_cache.zero_cache_range "
-        "experimental.rotary_embedding_llama_fused_qk experimental.nlp_kv_cache_load_slice"
+        "experimental.nlp_kv_cache_load_slice"
     ),
     "an older form": ("bcast moreh_fold"),
     "it is a kernel of one model's": (
-        "experimental.concatenate_heads "
         "experimental.convert_to_chw experimental.convert_to_hwc "
-        "experimental.create_qkv_heads_from_separate_tensors experimental.deepseek_grouped_gate "
+        "experimental.deepseek_grouped_gate "
         "experimental.deepseek_moe_fast_reduce_nc "
         "experimental.hc_sum_reduce experimental.intimg "
         "experimental.isin experimental.moe_compute "
-        "experimental.moe_gpt experimental.nlp_concat_heads_boltz "
-        "experimental.nlp_create_qkv_heads_boltz experimental.nlp_create_qkv_heads_falcon7b "
-        "experimental.nlp_create_qkv_heads_segformer experimental.nlp_create_qkv_heads_vit "
+        "experimental.moe_gpt "
         "experimental.prefix_scan experimental.prepare_conv3d_weights "
-        "experimental.split_query_key_value_and_split_heads experimental.topk_router_gpt "
+        "experimental.topk_router_gpt "
     ),
 }
 

@@ -30,6 +30,7 @@ NEUTRAL = {
 }
 
 # arguments that functions have in their signatures and do not use
+_TAIL = "it concerns the part of a sequence that comes after other chips' parts, and there is one chip"
 _MASKS = "silicon's group norm needs it; here it follows from the shapes of other arguments"
 NAMED = {
     "program_config": _CORES,
@@ -59,5 +60,18 @@ NAMED = {
     "keepdim": "a gradient's shape is its input's",
     "mode": "it concerns several hosts",
     "device": "values come to the host from the device that they are on",
+    "sequence_parallel_axis": _CHIPS,
+    "cluster_axis": _CHIPS,
+    "tail_a": _TAIL,
+    "tail_b": _TAIL,
+    "tail_entry_states": _TAIL,
+    "predecessor_carry": _TAIL,
+    "actual_start": "one chip has the whole sequence",
+    "L_inv": "the whole inverse is computed",
+    "wy_inverse": _SPEED,
+    "eye": _SPEED,
+    "tril": _SPEED,
+    "ones": _SPEED,
+    "masks": _SPEED,
     "cq_id": "the work of two queues runs in order",
 }

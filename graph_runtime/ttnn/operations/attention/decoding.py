@@ -1,4 +1,4 @@
-"""Attention over a cache, for one token of each user or for chunks of tokens; rotary positions."""
+"""Attention over a cache, for one token of each user or for chunks of tokens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ....ir.value import where
-from ...devices import kernels
 from ...devices.wide_value import WideValue
 from ...errors import expect
 from ...memory.configs import MemoryConfig
@@ -20,7 +19,7 @@ from ..bodies import TiledTensor, TiledValue
 from ..operation import operation
 from ..results import device_tensor, target, tiled_input
 from .caches import paged
-from .transformer import SDPA, TILED, attend, rotated
+from .transformer import SDPA, TILED, attend
 
 
 def _mask(length: int, last: WideValue, window: int | None = None) -> WideValue:
@@ -202,41 +201,3 @@ def flash_mla_prefill(
     v = tiled_input(head_dim_v, TILED)._value if given else k.part(3, 0, int(head_dim_v))
     words = numerics(compute_kernel_config, MathFidelity.HiFi2)
     return attend(q, k, v, attn_mask, scale, words, causal=is_causal)
-
-
-# **************** positions ****************
-
-
-@operation("experimental.rotate_half", "slice, negative, concatenate", takes="memory_config")
-def rotate_half(input: WideValue) -> WideValue:
-    """The halves of the last dimension, swapped with a sign: (-second, first)."""
-    return rotated(input)
-
-
-@operation(
-    "experimental.rotary_embedding_llama",
-    "matmul, multiply, add",
-    takes="..., memory_config",
-    tiled="Inputs to rotary embedding must be tilized",
-)
-def rotary_embedding_llama(
-    input_tensor: TiledValue,
-    cos_cache: WideValue,
-    sin_cache: WideValue,
-    trans_mat: WideValue,
-    *,
-    is_decode_mode: bool = False,
-) -> WideValue:
-    """x cos + (x trans_mat) sin, where the caller's trans_mat [32, 32] maps neighbours (a, b) to (-b, a). x
-    is [b, h, s, d]; in decode mode, which has one token a user, x is [1, b, h, d]."""
-    x = input_tensor
-    *outer, width = x.shape
-    expect(width % 32 == 0, f"the head size {width} must be a multiple of 32")
-    turn = trans_mat.reshape((trans_mat.size // 32, 32))
-    if turn.shape[0] > 32:
-        turn = turn.part(0, 0, 32)
-    parts = x.reshape((*outer, width // 32, 32))
-    turned = parts.run("matmul", turn, to=kernels.WIDE).reshape(x.shape)
-    count = 1 if is_decode_mode else x.shape[2]
-    cos, sin = (t.part(2, 0, count) if t.shape[2] > count else t for t in (cos_cache, sin_cache))
-    return x * cos + turned * sin

@@ -20,7 +20,7 @@ from ..operation import operation
 from ..results import Target, target
 
 
-class _Cut:
+class Cut:
     """A way to cut rows. ``heads``: number of query heads; ``groups``: number of key heads, and of value
     heads; ``shards``: number of equal shards of a row; ``kv_shards``: number of shards of a row of keys and
     values, if these have a tensor of their own; ``turned``: whether the keys of the result are transposed."""
@@ -81,13 +81,13 @@ def _shards(x: Tensor) -> int:
     return columns // spec.shape[1]
 
 
-def _placed(x: Tensor, made: list[WideValue], memory_config: MemoryConfig | None) -> list[Tensor]:
+def each_placed(x: Tensor, made: list[WideValue], memory_config: MemoryConfig | None) -> list[Tensor]:
     """Each result in the memory that the caller names, by default the input's."""
     goal = target(x, memory_config)
     return [Target(goal.dtype, goal.layout, goal.config, goal.device).wrap(heads) for heads in made]
 
 
-def _in_shards(
+def each_in_shards(
     x: Tensor, made: list[WideValue], memory_config: MemoryConfig, cores: CoreRangeSet | None = None
 ) -> list[Tensor]:
     """Each result in equal shards on ``cores``, whatever shards the configuration has. By default each head
@@ -99,16 +99,16 @@ def _in_shards(
         own = num_cores_to_corerangeset(heads.shape[1], grid, True) if cores is None else cores
         cut = [up(-(-rows // own.num_cores()), TILE_SIZE), columns]
         turned = ShardOrientation.ROW_MAJOR if spec is None else spec.orientation
-        found += _placed(x, [heads], memory_config.with_shard_spec(ShardSpec(own, cut, turned)))
+        found += each_placed(x, [heads], memory_config.with_shard_spec(ShardSpec(own, cut, turned)))
     return found
 
 
-def _into_none(output_tensors: Any) -> None:
+def refuse_outputs(output_tensors: Any) -> None:
     if output_tensors is not None:
         raise Unsupported(f"{called()}: output_tensors is not supported")
 
 
-def _sequence(x: Tensor) -> WideValue:
+def sequence(x: Tensor) -> WideValue:
     expect(len(x.shape) == 4 and x.shape[1] == 1, f"the input must be [b, 1, s, width], got {x.shape}")
     batch, _, length, width = x.shape
     return x._value.reshape((batch, length, width))
@@ -128,9 +128,9 @@ def nlp_create_qkv_heads(
     """[b, 1, s, (h + 2 kv) d] cut into queries [b, h, s, d], keys [b, kv, d, s] ([b, kv, s, d] if
     transpose_k_heads is False) and values [b, kv, s, d]. If the input is sharded, each shard has its own
     queries, keys and values, and each head of the results is on a core of its own."""
-    _into_none(output_tensors)
+    refuse_outputs(output_tensors)
     x, other = input, input_kv
-    cut = _Cut(num_heads, num_kv_heads, transpose_k_heads)
+    cut = Cut(num_heads, num_kv_heads, transpose_k_heads)
     config = memory_config or x.memory_config()
     if x.is_sharded():
         expect(not transpose_k_heads, "Transpose K heads must be false")
@@ -142,21 +142,27 @@ def nlp_create_qkv_heads(
     if other is not None and other.is_sharded():
         expect(x.is_sharded(), "Input tensor must be sharded when KV tensor is sharded")
         cut.kv_shards = _shards(other)
-    made = cut(_sequence(x), None if other is None else _sequence(other))
-    return tuple(_in_shards(x, made, config) if x.is_sharded() else _placed(x, made, memory_config))
+    made = cut(sequence(x), None if other is None else sequence(other))
+    return tuple(each_in_shards(x, made, config) if x.is_sharded() else each_placed(x, made, memory_config))
 
 
-def _by_groups(x: Tensor, cut: _Cut, rows: WideValue, config: MemoryConfig) -> list[Tensor]:
+def cut_by_groups(
+    x: Tensor, cut: Cut, rows: WideValue, config: MemoryConfig, kv: Tensor | None = None
+) -> list[Tensor]:
     """Heads of a block-sharded tensor, in whose rows the queries, the key and the value of each group are
-    side by side."""
+    side by side. With ``kv``, the keys and values are in the rows of that tensor."""
     blocks = x.memory_config()
     text = f"Input tensor memory layout must be BLOCK_SHARDED but got {blocks.memory_layout}"
     expect(blocks.memory_layout is TensorMemoryLayout.BLOCK_SHARDED, text)
     text = f"Output memory config layout must be HEIGHT_SHARDED but got {config.memory_layout}"
     expect(config.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED, text)
     assert blocks.shard_spec is not None  # a sharded tensor that exists has a shard spec
-    cut.shards = cut.groups
-    return _in_shards(x, cut(rows, None), config, blocks.shard_spec.grid)
+    if kv is None:
+        cut.shards = cut.groups
+    else:
+        cut.kv_shards = cut.groups
+    made = cut(rows, None if kv is None else sequence(kv))
+    return each_in_shards(x, made, config, blocks.shard_spec.grid)
 
 
 @operation(
@@ -174,10 +180,10 @@ def create_qkv_heads(
     """[b, 1, s, (h + 2 kv) d] in block shards, with the queries, the key and the value of each group side by
     side, cut into queries [b, h, s, d], keys [b, kv, d, s] ([b, kv, s, d] if transpose_k_heads is False) and
     values [b, kv, s, d]."""
-    _into_none(output_tensors)
+    refuse_outputs(output_tensors)
     expect(input.is_sharded(), "Operands to TM must be sharded")
-    cut = _Cut(num_heads, num_kv_heads, transpose_k_heads)
-    return tuple(_by_groups(input, cut, _sequence(input), memory_config or input.memory_config()))
+    cut = Cut(num_heads, num_kv_heads, transpose_k_heads)
+    return tuple(cut_by_groups(input, cut, sequence(input), memory_config or input.memory_config()))
 
 
 @operation(
@@ -198,11 +204,11 @@ def split_heads(
     is False) and values [b, kv, s, d]. Block shards are cut as by experimental.create_qkv_heads."""
     x = input_tensor
     expect(len(x.shape) == 3, f"Input tensor must have 3 dimensions, got {len(x.shape)}")
-    cut = _Cut(num_heads, num_kv_heads, transpose_key)
+    cut = Cut(num_heads, num_kv_heads, transpose_key)
     if x.is_sharded():
         expect(kv_input_tensor is None, "KV tensor should not be provided when the input tensor is sharded")
-        return tuple(_by_groups(x, cut, x._value, memory_config or x.memory_config()))
-    return tuple(_placed(x, cut(x._value, kv_input_tensor), memory_config))
+        return tuple(cut_by_groups(x, cut, x._value, memory_config or x.memory_config()))
+    return tuple(each_placed(x, cut(x._value, kv_input_tensor), memory_config))
 
 
 @operation("experimental.nlp_create_qkv_heads_decode", "reshape, slice")
@@ -219,7 +225,7 @@ def nlp_create_qkv_heads_decode(
 ) -> tuple[Tensor, ...]:
     """[1, 1, b, (h + 2 kv) d] cut into queries [1, b, h, d], keys [1, b, kv, d] and values [1, b, kv, d], in
     height shards."""
-    _into_none(output_tensors)
+    refuse_outputs(output_tensors)
     x, groups = input_tensor, num_kv_heads or num_heads
     if batch_offset is not None or slice_size is not None:
         raise Unsupported(f"{called()} with batch_offset is not supported")

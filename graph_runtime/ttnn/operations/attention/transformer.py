@@ -1,4 +1,4 @@
-"""Attention, and rotary positions over the halves of a row."""
+"""Attention."""
 
 from __future__ import annotations
 
@@ -134,25 +134,3 @@ def _repeated(x: WideValue, times: int) -> WideValue:
     batch, heads, length, size = x.shape
     made = x.reshape((batch, heads, 1, length * size)).run("tile", repeats=(1, 1, times, 1))
     return made.reshape((batch, heads * times, length, size))
-
-
-def rotated(x: WideValue) -> WideValue:
-    """The halves of the last dimension as (-second, first)."""
-    axis, size = len(x.shape) - 1, x.shape[-1]
-    first, second = x.part(axis, 0, size // 2), x.part(axis, size // 2, size)
-    return (-second).op("concatenate", first, axis=axis)
-
-
-@operation(
-    "experimental.rotary_embedding",
-    "slice, negative, concatenate, multiply, add",
-    takes="memory_config",
-    tiled="Inputs to rotary embedding must be tilized",
-)
-def rotary_embedding(
-    input_tensor: TiledValue, cos_cache: WideValue, sin_cache: WideValue, token_index: int | None = None
-) -> WideValue:
-    """x cos + rotated(x) sin, where rotated(x) is (-second half, first half) of the last dimension."""
-    x = input_tensor
-    start, stop = (0, x.shape[-2]) if token_index is None else (token_index, token_index + 1)
-    return x * cos_cache.part(2, start, stop) + rotated(x) * sin_cache.part(2, start, stop)

@@ -1,0 +1,6 @@
+"""Fourier transforms.
+
+Read: fourier.
+"""
+
+from . import fourier  # noqa: F401  (it makes its operations)

@@ -1,0 +1,166 @@
+"""Calls of functions that models use, as in accepted_calls beside this folder."""
+
+from __future__ import annotations
+
+from graph_runtime.compat import ttnn
+
+E, T = ttnn.experimental, ttnn.transformer
+
+
+def rows(t, name, shape, dtype="FLOAT32"):
+    return t(name, shape, dtype, "ROW_MAJOR")
+
+
+def twiddles(t, rows_count, modulus):
+    return E.apply_twiddles(
+        rows(t, "input_real", [rows_count, 64]), rows(t, "input_imag", [rows_count, 64]), 64, modulus
+    )
+
+
+def twiddles_xl(t, rows_count, modulus):
+    x, y = rows(t, "input_real", [rows_count, 64]), rows(t, "input_imag", [rows_count, 64])
+    return E.apply_twiddles_xl(x, y, 64, modulus, 4096)
+
+
+def product(t, size):
+    return E.complex_mul(*(rows(t, name, [2, size]) for name in ("a_real", "a_imag", "b_real", "b_imag")))
+
+
+def separate(t):
+    q, kv = t("input", [1, 1, 32, 32]), t("input_kv", [1, 1, 32, 64], memory="BLOCK_SHARDED")
+    q = q if q.is_sharded() else t("input", [1, 1, 32, 32], memory="BLOCK_SHARDED")
+    return E.create_qkv_heads_from_separate_tensors(
+        q,
+        kv,
+        num_heads=1,
+        num_kv_heads=1,
+        memory_config=ttnn.L1_HEIGHT_SHARDED_MEMORY_CONFIG,
+    )
+
+
+INSIDE = {
+    "experimental.fft": lambda t: E.fft(rows(t, "input_real", [2, 64])),
+    "experimental.ifft": lambda t: E.ifft(
+        rows(t, "spectrum_real", [2, 64]),
+        rows(t, "spectrum_imag", [2, 64], "FLOAT32"),
+    ),
+    "experimental.bluestein_fft": lambda t: E.bluestein_fft(
+        x := rows(t, "input_real", [2, 33]), N=x.shape[-1]
+    ),
+    "experimental.fft_three_pass": lambda t: E.fft_three_pass(
+        rows(t, "input_real", [1024, 1024]), full_N=1 << 20
+    ),
+    "experimental.fft_radix_pass": lambda t: E.fft_radix_pass(rows(t, "input_real", [2, 64]), 64),
+    "experimental.apply_twiddles": lambda t: twiddles(t, 4, 4),
+    "experimental.apply_twiddles_xl": lambda t: twiddles_xl(t, 4, 4),
+    "experimental.complex_mul": lambda t: product(t, 64),
+    "experimental.concatenate_heads": lambda t: E.concatenate_heads(
+        t("input_tensor", [7, 16, 384, 64]), ttnn.CoreCoord(8, 7)
+    ),
+    "experimental.split_query_key_value_and_split_heads": lambda t: E.split_query_key_value_and_split_heads(
+        t("input_tensor", [7, 1, 32, 192]), ttnn.CoreCoord(8, 7), num_heads=2
+    ),
+    "experimental.create_qkv_heads_from_separate_tensors": separate,
+    "experimental.nlp_create_qkv_heads_vit": lambda t: E.nlp_create_qkv_heads_vit(
+        t("input", [1, 1, 32, 2304])
+    ),
+    "experimental.nlp_create_qkv_heads_falcon7b": lambda t: E.nlp_create_qkv_heads_falcon7b(
+        t("input", [1, 1, 32, 4672])
+    ),
+    "experimental.nlp_create_qkv_heads_segformer": lambda t: E.nlp_create_qkv_heads_segformer(
+        t("input", [1, 1, 32, 64])
+    ),
+    "experimental.nlp_create_qkv_heads_boltz": lambda t: E.nlp_create_qkv_heads_boltz(
+        t("input", [1, 32, 32, 96]), num_heads=1, transpose_k_heads=False
+    ),
+    "experimental.nlp_concat_heads_boltz": lambda t: E.nlp_concat_heads_boltz(
+        t("input_tensor", [2, 32, 32, 32])
+    ),
+}
+
+ALIKE = "both parts have one type and one shape"
+SHORT = "rows have at least 2 elements"
+BATCH = "rows of a power of two are a power of two in number"
+SEVEN = "a batch of 7 to 9, unless in shards"
+OUTSIDE = {
+    ("experimental.fft", SHORT): (
+        lambda t: E.fft(rows(t, "input_real", [2, 1])),
+        lambda t: E.fft(rows(t, "input_real", [2, 2])),
+    ),
+    ("experimental.fft", ALIKE): (
+        lambda t: E.fft(rows(t, "input_real", [2, 8]), rows(t, "input_imag", [2, 8], "BFLOAT16")),
+        lambda t: E.fft(rows(t, "input_real", [2, 8]), rows(t, "input_imag", [2, 8])),
+    ),
+    ("experimental.fft", BATCH): (
+        lambda t: E.fft(rows(t, "input_real", [3, 8])),
+        lambda t: E.fft(rows(t, "input_real", [4, 8])),
+    ),
+    ("experimental.ifft", SHORT): (
+        lambda t: E.ifft(*[rows(t, "spectrum_real", [2, 1])] * 2),
+        lambda t: E.ifft(*[rows(t, "spectrum_real", [2, 2])] * 2),
+    ),
+    ("experimental.ifft", ALIKE): (
+        lambda t: E.ifft(rows(t, "spectrum_real", [2, 8]), rows(t, "spectrum_imag", [2, 4])),
+        lambda t: E.ifft(rows(t, "spectrum_real", [2, 8]), rows(t, "spectrum_imag", [2, 8])),
+    ),
+    ("experimental.ifft", BATCH): (
+        lambda t: E.ifft(*[rows(t, "spectrum_real", [3, 8])] * 2),
+        lambda t: E.ifft(*[rows(t, "spectrum_real", [3, 7])] * 2),
+    ),
+    ("experimental.bluestein_fft", ALIKE): (
+        lambda t: E.bluestein_fft(rows(t, "input_real", [2, 8]), rows(t, "input_imag", [2, 9]), 8),
+        lambda t: E.bluestein_fft(rows(t, "input_real", [2, 8]), rows(t, "input_imag", [2, 8]), 8),
+    ),
+    ("experimental.fft_radix_pass", ALIKE): (
+        lambda t: E.fft_radix_pass(rows(t, "input_real", [2, 8]), rows(t, "input_imag", [4, 8]), 8),
+        lambda t: E.fft_radix_pass(rows(t, "input_real", [2, 8]), rows(t, "input_imag", [2, 8]), 8),
+    ),
+    ("experimental.fft_radix_pass", BATCH): (
+        lambda t: E.fft_radix_pass(rows(t, "input_real", [3, 8]), 8),
+        lambda t: E.fft_radix_pass(rows(t, "input_real", [4, 8]), 8),
+    ),
+    ("experimental.fft_radix_pass", "twiddle_N2 is 0 or a power of two up to 1024"): (
+        lambda t: E.fft_radix_pass(rows(t, "input_real", [4, 8]), 8, twiddle_N2=3),
+        lambda t: E.fft_radix_pass(rows(t, "input_real", [4, 8]), 8, twiddle_N2=4),
+    ),
+    ("experimental.apply_twiddles", "N2 is a power of two up to 1024"): (
+        lambda t: twiddles(t, 6, 3),
+        lambda t: twiddles(t, 6, 2),
+    ),
+    ("experimental.apply_twiddles_xl", "big_modulus is a power of two up to 2^20"): (
+        lambda t: twiddles_xl(t, 6, 3),
+        lambda t: twiddles_xl(t, 6, 2),
+    ),
+    ("experimental.complex_mul", "rows have at most 1024 elements"): (
+        lambda t: product(t, 1025),
+        lambda t: product(t, 1024),
+    ),
+    ("experimental.concatenate_heads", SEVEN): (
+        lambda t: E.concatenate_heads(t("input_tensor", [6, 16, 384, 64]), None),
+        lambda t: E.concatenate_heads(t("input_tensor", [7, 16, 384, 64]), None),
+    ),
+    ("experimental.concatenate_heads", "input_tensor is [any, 16, 384, 64]"): (
+        lambda t: E.concatenate_heads(t("input_tensor", [7, 8, 384, 64]), None),
+        lambda t: E.concatenate_heads(t("input_tensor", [7, 16, 384, 64]), None),
+    ),
+    ("experimental.split_query_key_value_and_split_heads", SEVEN): (
+        lambda t: E.split_query_key_value_and_split_heads(
+            t("input_tensor", [10, 1, 32, 96]), None, num_heads=1
+        ),
+        lambda t: E.split_query_key_value_and_split_heads(
+            t("input_tensor", [9, 1, 32, 96]), None, num_heads=1
+        ),
+    ),
+    ("experimental.nlp_create_qkv_heads_vit", "input is [any, 1, any, 2304]"): (
+        lambda t: E.nlp_create_qkv_heads_vit(t("input", [1, 1, 32, 2336])),
+        lambda t: E.nlp_create_qkv_heads_vit(t("input", [1, 1, 32, 2304])),
+    ),
+    ("experimental.nlp_create_qkv_heads_falcon7b", "input is [any, 1, any, 4672]"): (
+        lambda t: E.nlp_create_qkv_heads_falcon7b(t("input", [1, 1, 17, 4672])),
+        lambda t: E.nlp_create_qkv_heads_falcon7b(t("input", [1, 1, 64, 4672])),
+    ),
+    ("experimental.nlp_create_qkv_heads_segformer", "input is [any, 1, any, any]"): (
+        lambda t: E.nlp_create_qkv_heads_segformer(t("input", [1, 1, 20, 64])),
+        lambda t: E.nlp_create_qkv_heads_segformer(t("input", [1, 1, 32, 64])),
+    ),
+}
