@@ -51,6 +51,7 @@ from .operations.operation import Operation as Operation
 from .operations.operation import register_post_operation_hook as register_post_operation_hook
 from .operations.operation import register_pre_operation_hook as register_pre_operation_hook
 from .operations.operators import *
+from .operations.other_names import serve_under_other_names
 from .operations.products.matmul import *
 from .operations.recurrences.kda import *
 from .programs.configs import *
@@ -87,6 +88,7 @@ def _logged(*call: Any) -> Any:
 
 
 decline_the_rest()
+serve_under_other_names()
 REPORTERS |= {"compared": _compared, "logged": _logged}
 SUBMODULES = submodules.submodules()
 globals().update({name: module for name, module in SUBMODULES.items() if "." not in name})
@@ -115,7 +117,7 @@ def install() -> None:
 
 
 _OURS = {"ABSENT", "Absent", "Any", "ModuleType", "OPERATIONS", "REPORTERS", "SETTINGS", "annotations"}
-_OURS |= {"decline_the_rest", "did_you_mean"}
+_OURS |= {"decline_the_rest", "did_you_mean", "serve_under_other_names"}
 _NAMES = {
     name
     for name, value in globals().items()

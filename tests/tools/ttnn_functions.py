@@ -28,11 +28,12 @@ module which mentions it loads.
 def rows() -> list[str]:
     made = []
     for name, operation in sorted(ttnn.OPERATIONS.items()):
-        if not operation.reason:
+        if not operation.reason and not operation.same_as:
             made.append(f"| `{name}` | served | {operation.served or '-'} |")
+    made.append("| `experimental.quasar.NAME` | as NAME | the operation NAME, or `experimental.NAME` |")
     reasons: dict[str, list[str]] = {}
     for name, operation in sorted(ttnn.OPERATIONS.items()):
-        if operation.reason and not name.endswith("_bw"):
+        if operation.reason and not operation.same_as and not name.endswith("_bw"):
             reasons.setdefault(operation.reason, []).append(f"`{name}`")
     return made + [f"| {' '.join(names)} | declined | {why} |" for why, names in sorted(reasons.items())]
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..devices import kernels
+from ..devices.mesh_device import MeshDevice
 from ..devices.wide_value import WideValue
 from ..errors import expect
 from ..memory.values import TILE_SIZE, DataType, MathFidelity
@@ -237,3 +238,9 @@ def wan_fused_rmsnorm_post_allgather(
         turned = parts.run("matmul", transformation_mat, to=kernels.WIDE).reshape(made.shape)
         made = made * rope_cos + turned * rope_sin
     return made
+
+
+@operation("experimental.is_tensor_prefetcher_supported")
+def is_tensor_prefetcher_supported(mesh_device: MeshDevice) -> bool:
+    """False: the DRAM cores of a card that prefetch tensors are not simulated."""
+    return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import threading
 from collections.abc import Callable, Iterator
@@ -44,6 +45,7 @@ class Operation:
 
     is_cpp_operation = True
     is_experimental = False
+    same_as = ""  # the name of the operation that this one is under another name
     is_binary = False  # whether it is elementwise on two operands: one ttnn program serves many shapes
     program_key: Callable[..., Any] | None = None  # (args, kwargs) -> key of the ttnn program
 
@@ -65,6 +67,14 @@ class Operation:
         if name in OPERATIONS:
             raise ValueError(f"ttnn.{name} is there already: give the function another name")
         OPERATIONS[name] = self
+
+    def also(self, name: str) -> Operation:
+        """The same operation under another name of ttnn's."""
+        twin = copy.copy(self)
+        twin.python_fully_qualified_name = twin.__name__ = f"ttnn.{name}"
+        twin.same_as = self.name
+        OPERATIONS[name] = twin
+        return twin
 
     @property
     def golden_function(self) -> Callable[..., Any] | None:

@@ -15,6 +15,7 @@ from ...memory.values import DataType, Layout
 from ...tensors.tensor import Tensor, on_device, on_host, unfilled
 from ..bodies import AnyTensor
 from ..operation import operation
+from ..results import device_tensor
 
 _seeds = itertools.count(1)
 
@@ -160,6 +161,55 @@ def moreh_full_like(
 ) -> Tensor:
     """A tensor of one value with the shape, type and memory of ``input``."""
     return _like(input, fill_value, dtype, layout, None, memory_config)
+
+
+@operation("fill_rm")
+def fill_rm(
+    N: int,
+    C: int,
+    H: int,
+    W: int,
+    hOnes: int,
+    wOnes: int,
+    any: Tensor,
+    val_hi: float,
+    val_lo: float,
+    *,
+    memory_config: MemoryConfig | None = None,
+) -> Tensor:
+    """[N, C, H, W] in rows: ``val_hi`` in the first hOnes rows and wOnes columns, ``val_lo`` elsewhere. The
+    device and the dtype are those of ``any``."""
+    config = memory_config or any.memory_config()
+    expect(min(N, C, H, W) > 0, f"All dimensions must be positive: N={N}, C={C}, H={H}, W={W}")
+    text = f"Fill dimensions must be <= tensor dimensions: hFill={hOnes} <= H={H}, wFill={wOnes} <= W={W}"
+    expect(hOnes <= H and wOnes <= W, text)
+    text = f"Input tensor dtype must be BFLOAT16 but got DataType::{any.dtype.name}"
+    expect(any.dtype is DataType.BFLOAT16, text)
+    plain = not any.is_sharded() and not config.is_sharded()
+    expect(plain, "FillRM does not currently support sharding")
+    device = device_tensor(any)._device
+    assert device is not None
+    values = np.full((N, C, H, W), val_lo, np.float32)
+    values[:, :, :hOnes, :wOnes] = val_hi
+    return on_device(called(), values, any.dtype, Layout.ROW_MAJOR, device, config)
+
+
+@operation("fill_ones_rm")
+def fill_ones_rm(
+    N: int,
+    C: int,
+    H: int,
+    W: int,
+    hOnes: int,
+    wOnes: int,
+    any: Tensor,
+    *,
+    memory_config: MemoryConfig | None = None,
+) -> Tensor:
+    """fill_rm of 1 and 0."""
+    given = {"memory_config": memory_config}
+    made: Tensor = fill_rm.function(N, C, H, W, hOnes, wOnes, any, 1.0, 0.0, **given)
+    return made
 
 
 @operation("arange")

@@ -7,9 +7,9 @@ from typing import Any
 
 from ...devices.wide_value import WideValue
 from ...errors import Unsupported, called, expect, failed, mistaken
-from ...memory.values import DataType, Layout
+from ...memory.values import BcastOpDim, BcastOpMath, DataType, Layout
 from ...tensors.tensor import Tensor
-from ..operation import Operation
+from ..operation import Operation, operation
 from ..results import Target, device_tensor, finish, target
 from .binary_bodies import BINARY, Body
 from .unary import chain
@@ -181,3 +181,22 @@ for _name, (_body, _served, _doc) in BINARY.items():
     _function(_name, _body, _served, _doc, False)
 for _name in IN_PLACE:
     _function(_name, *BINARY[_name], True)
+
+
+_BROADCAST = {"height": (-2, "H"), "width": (-1, "W")}  # side -> (its dimension, its letter in BcastOpDim)
+
+
+@operation("bcast", "add, subtract, multiply", takes="memory_config, output_tensor")
+def bcast(input_a: Tensor, input_b: Tensor, math_op: BcastOpMath, dim: BcastOpDim, *, goal: Target) -> Tensor:
+    """a + b, a - b or a b, where b has size 1 in the last dimension (W), in the one before it (H), or in
+    both; in tiles."""
+    a, b = input_a, input_b
+    for side, (at, letter) in _BROADCAST.items():
+        if letter in dim.name:
+            expect(b.shape[at] == 1, f"Input tensor B {side} ({b.shape[at]}) must be 1 to be broadcast")
+        else:
+            text = f"Input tensor A {side} ({a.shape[at]}) must equal input tensor B {side} ({b.shape[at]})"
+            expect(a.shape[at] == b.shape[at], text)
+    goal.layout = Layout.TILE
+    op = {BcastOpMath.ADD: "add", BcastOpMath.SUB: "subtract", BcastOpMath.MUL: "multiply"}[math_op]
+    return goal.wrap(a._value.op(op, b._value))

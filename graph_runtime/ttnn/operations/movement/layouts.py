@@ -15,7 +15,7 @@ from ...tensors.tensor import Tensor, on_host
 from ..bodies import AnyTensor, TiledTensor
 from ..operation import Operation, operation
 from ..results import Target, device_tensor, target
-from .moves import moved
+from .moves import moved, to_device
 
 
 @operation("to_layout", "copy")
@@ -200,6 +200,17 @@ def to_dtype(tensor: AnyTensor, dtype: DataType) -> Tensor:
     if not dtype.is_float and values.dtype.kind == "f":
         values = values.astype(np.int64)
     return on_host(values.astype(dtype.stored[0], casting="unsafe"), dtype, layout, tensor._padding)
+
+
+@operation("experimental.quantize_weights_via_host")
+def quantize_weights_via_host(
+    device_tensor: Tensor, *, dtype: DataType, memory_config: MemoryConfig | None
+) -> Tensor:
+    """The values in another type, cast on the host, in the memory that the caller names."""
+    x = device_tensor
+    cast: Tensor = to_dtype.function(x.cpu(), dtype)
+    made: Tensor = to_device.function(cast, x._device, memory_config or x.memory_config())
+    return made
 
 
 @operation("bitcast")

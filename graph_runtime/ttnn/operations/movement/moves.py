@@ -82,6 +82,14 @@ def _in_two(x: Tensor, spec: Any) -> bool:
     )
 
 
+def sharded_config(grid: Any, shape: Any, scheme: Any, orientation: Any) -> MemoryConfig:
+    """A configuration of shards in L1; ``grid``: the cores, or the size of a rectangle of cores."""
+    if not hasattr(grid, "ranges"):
+        size = coord(grid)
+        grid = CoreRangeSet([CoreRange((0, 0), (size.x - 1, size.y - 1))])
+    return MemoryConfig(scheme, BufferType.L1, ShardSpec(grid, shape, orientation))
+
+
 @operation("interleaved_to_sharded", "copy")
 def interleaved_to_sharded(
     input_tensor: Tensor,
@@ -99,10 +107,7 @@ def interleaved_to_sharded(
     if sharded_memory_config is None:
         grid, shape, scheme, orientation = given[:4]
         output_dtype = given[4] if len(given) > 4 else output_dtype
-        if not hasattr(grid, "ranges"):
-            size = coord(grid)
-            grid = CoreRangeSet([CoreRange((0, 0), (size.x - 1, size.y - 1))])
-        sharded_memory_config = MemoryConfig(scheme, BufferType.L1, ShardSpec(grid, shape, orientation))
+        sharded_memory_config = sharded_config(grid, shape, scheme, orientation)
     expect(not input_tensor.is_sharded(), "Input tensor must be Interleaved")
     expect(sharded_memory_config.is_sharded(), "Output memory config must be sharded")
     spec = sharded_memory_config.nd_shard_spec
@@ -191,7 +196,9 @@ def copy(input_a: Tensor, input_b: Tensor) -> Tensor:
 
 
 @operation("copy_host_to_device_tensor")
-def copy_host_to_device_tensor(host_tensor: AnyTensor, device_tensor: Tensor) -> None:
+def copy_host_to_device_tensor(
+    host_tensor: AnyTensor, device_tensor: Tensor, cq_id: int | None = None
+) -> None:
     """Write the values of a host tensor into a device tensor, at the same address."""
     same = (host_tensor.shape == device_tensor.shape, host_tensor.dtype is device_tensor.dtype)
     expect(all(same), "the tensors must have one shape and dtype")
@@ -200,7 +207,9 @@ def copy_host_to_device_tensor(host_tensor: AnyTensor, device_tensor: Tensor) ->
 
 
 @operation("copy_device_to_host_tensor")
-def copy_device_to_host_tensor(device_tensor: Tensor, host_tensor: AnyTensor, *_: Any) -> None:
+def copy_device_to_host_tensor(
+    device_tensor: Tensor, host_tensor: AnyTensor, blocking: bool = True, cq_id: int | None = None
+) -> None:
     """Write the values of a device tensor into a host tensor."""
     expect(host_tensor.shape == device_tensor.shape, "the shapes differ")
     host_tensor._handle.copy_from(device_tensor._values())

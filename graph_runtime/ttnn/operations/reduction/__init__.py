@@ -1,6 +1,6 @@
 """Functions along dimensions: sums, extremes, running sums, draws.
 
-Read: reductions, draws.
+Read: reductions, draws, scans.
 """
 
-from . import draws, reductions  # noqa: F401  (each makes its operations)
+from . import draws, reductions, scans  # noqa: F401  (each makes its operations)
