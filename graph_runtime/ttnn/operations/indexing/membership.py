@@ -69,7 +69,7 @@ def tosa_gather(input: Tensor, index: Tensor, *, memory_config: MemoryConfig | N
 def index_fill_new(
     input: Tensor, dim: int, index: Tensor, value: Any, *, memory_config: MemoryConfig | None = None
 ) -> Tensor:
-    """index_fill, by another program of tt-metal."""
+    """index_fill under another name."""
     made: Tensor = OPERATIONS["index_fill"](input, dim, index, value, memory_config)
     return made
 
