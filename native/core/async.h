@@ -187,6 +187,7 @@ gr_buffer *gr_buffer_make(gr_device *device, int32_t memory, uint64_t addr, uint
 void gr_buffer_unmake(gr_buffer *buffer);
 /* The buffer with a holder that begins at an address, NULL if there is none. */
 gr_buffer *gr_buffer_find(const gr_device *device, int32_t memory, uint64_t addr);
+gr_buffer *gr_buffer_idle_at(const gr_device *device, int32_t memory, uint64_t addr);   /* without a holder */
 void gr_buffer_renumber(gr_buffer *buffer);          /* gives it an id of its own anew */
 void gr_buffers_close(const gr_device *device);      /* its buffers know that it is gone */
 /* to_write: the host will write it, and would wait for what queued work does with the block. */

@@ -1,8 +1,8 @@
 /* buffer.c: the records of blocks of device memory, with their events: the last write of a block, and the reads since.
  *
  * Called under gr_async_lock by access.c, idle.c and submit.c, and by graph_runtime/run/queues/blocks.py (any thread).
- * defines: gr_events_*, gr_buffer_make, gr_buffer_unmake, gr_buffer_find, gr_buffer_renumber, gr_buffers_close,
- * gr_device_blocks
+ * defines: gr_events_*, gr_buffer_make, gr_buffer_unmake, gr_buffer_find, gr_buffer_idle_at, gr_buffer_renumber,
+ * gr_buffers_close, gr_device_blocks
  */
 #include <stdlib.h>
 #include <string.h>
@@ -77,12 +77,20 @@ void gr_buffer_unmake(gr_buffer *buffer) {
   free(buffer);
 }
 
-gr_buffer *gr_buffer_find(const gr_device *device, int32_t memory, uint64_t addr) {
+static gr_buffer *find(const gr_device *device, int32_t memory, uint64_t addr, int held) {
   gr_buffer *buffer = *bucket_of(addr);
   while (buffer && !(buffer->addr == addr && buffer->device == device && buffer->memory == memory &&
-                     !buffer->hollow && atomic_load_explicit(&buffer->refs, memory_order_relaxed)))
+                     !buffer->hollow && held == !!atomic_load_explicit(&buffer->refs, memory_order_relaxed)))
     buffer = buffer->next;
   return buffer;
+}
+
+gr_buffer *gr_buffer_find(const gr_device *device, int32_t memory, uint64_t addr) {
+  return find(device, memory, addr, 1);
+}
+
+gr_buffer *gr_buffer_idle_at(const gr_device *device, int32_t memory, uint64_t addr) {
+  return find(device, memory, addr, 0);
 }
 
 void gr_buffer_renumber(gr_buffer *buffer) { buffer->id = ++buffers_made; }

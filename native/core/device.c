@@ -2,8 +2,8 @@
  *
  * Called by graph_runtime/binding/core.py (any thread), the executor, the queues' workers and the copy engine, and by
  * parallel.c through its hook. Lock order: list, then a device's lock.
- * defines: gr_device_register, gr_device_is_kind, gr_device_on_close, gr_device_create ... gr_device_set_guard, gr_device_enter,
- * gr_device_leave, gr_devices_*
+ * defines: gr_device_register, gr_device_is_kind, gr_device_on_close, gr_device_create ... gr_device_set_guard,
+ * gr_device_give_back, gr_device_place_later, gr_device_enter, gr_device_leave, gr_devices_*
  */
 #include "device.h"
 
@@ -186,11 +186,17 @@ static int32_t check_index(const gr_device *device, int32_t memory) {
                  device->num_memories - 1, memory);
 }
 
+/* Bytes that an allocation of extent takes. */
+static uint64_t rounded_up(const gr_device_memory *m, uint64_t extent) {
+  uint64_t alignment = m->desc.alignment, rounded = (extent + alignment - 1) / alignment * alignment;
+  return rounded ? rounded : alignment;
+}
+
 int32_t gr_device_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder,
                         uint64_t *addr) {
   if (check_index(device, memory)) return GR_ERR_ARGUMENT;
   gr_device_memory *m = device->memories + memory;
-  uint64_t usable = m->desc.bank_bytes - m->desc.base, alignment = m->desc.alignment;
+  uint64_t usable = m->desc.bank_bytes - m->desc.base;
   pthread_mutex_lock(&device->lock);
   int32_t status;
   if (extent > usable) {           /* also keeps the rounding below from overflowing */
@@ -198,11 +204,29 @@ int32_t gr_device_alloc(gr_device *device, int32_t memory, uint64_t extent, cons
         &m->ledger, &m->desc, device->name, extent,
         m->desc.kind == GR_HOST ? usable - m->ledger.held : gr_ledger_largest_gap(&m->ledger, &m->desc), 0);
   } else {
-    uint64_t rounded = (extent + alignment - 1) / alignment * alignment;
-    status = device->ops->alloc(device, memory, rounded ? rounded : alignment, holder, addr);
+    status = device->ops->alloc(device, memory, rounded_up(m, extent), holder, addr);
   }
   pthread_mutex_unlock(&device->lock);
   return status;
+}
+
+void gr_device_give_back(gr_device *device, int32_t memory, uint64_t addr, int on) {
+  pthread_mutex_lock(&device->lock);
+  gr_ledger_give_back(&device->memories[memory].ledger, addr, on);
+  pthread_mutex_unlock(&device->lock);
+}
+
+int gr_device_place_later(gr_device *device, int32_t memory, uint64_t extent, uint64_t *addr, uint64_t *there) {
+  const gr_device_memory *m = device->memories + memory;
+  if (extent > m->desc.bank_bytes - m->desc.base) return 0;
+  uint64_t rounded = rounded_up(m, extent);
+  pthread_mutex_lock(&device->lock);
+  const gr_holding *found = NULL;
+  if (gr_ledger_place(&m->ledger, &m->desc, rounded, 1, addr))
+    found = gr_ledger_given_back(&m->ledger, *addr, rounded);
+  if (found) *there = found->addr;
+  pthread_mutex_unlock(&device->lock);
+  return found != NULL;
 }
 
 int32_t gr_device_free(gr_device *device, int32_t memory, uint64_t addr) {

@@ -2,7 +2,8 @@
  * GR_REGISTER_DEVICE, and one descriptor in schemas/devices; nothing else knows its name.
  *
  * defines: gr_device_ops, struct gr_device, gr_device_register, gr_device_is_kind, GR_REGISTER_DEVICE, gr_env_device,
- * gr_device_memory_of, gr_device_enter/leave, gr_device_on_close, gr_devices_*
+ * gr_device_memory_of, gr_device_give_back, gr_device_place_later, gr_device_enter/leave, gr_device_on_close,
+ * gr_devices_*
  */
 #ifndef GR_DEVICE_H
 #define GR_DEVICE_H
@@ -107,6 +108,12 @@ void gr_device_leave(gr_device *device);
 
 /* Number of guarded devices: the executor asks once a run whether it must enter and leave. */
 int32_t gr_devices_guarded(void);
+
+/* Notes whether only queued work needs the allocation at addr. */
+void gr_device_give_back(gr_device *device, int32_t memory, uint64_t addr, int on);
+/* The place of extent bytes when queued work is over, and `there`, the address of the first allocation in the way that
+ * only queued work needs; 0 where nothing is in the way, or there is no such place. */
+int gr_device_place_later(gr_device *device, int32_t memory, uint64_t extent, uint64_t *addr, uint64_t *there);
 
 /* The memory of a device that a gr_arg.memory means, NULL if it has none. */
 static inline gr_device_memory *gr_device_memory_of(gr_device *device, int32_t kind) {

@@ -1,10 +1,13 @@
 /* idle.c: blocks that have no holder, by device, memory and size, together with their events. The next user of a block
  * waits for them, so freeing never waits and a block is never used by two at once.
  *
- * Order of choice: a block that leaves (all of L1) and whose events are over is freed, not taken again; then the oldest
- * idle block if its events are over; else fresh memory, so that submissions need not wait for one another, until
- * PENDING_MOST blocks of that size are idle with work to come; then the oldest. For the host, which would wait itself,
- * fresh memory is taken beyond that while those blocks hold less than PENDING_BYTES_MOST.
+ * Order of choice: a block that leaves and whose events are over is freed, not taken again; then the oldest idle block
+ * if its events are over; else fresh memory, so that submissions need not wait for one another, until PENDING_MOST
+ * blocks of that size are idle with work to come; then the oldest. For the host, which would wait itself, fresh memory
+ * is taken beyond that while those blocks hold less than PENDING_BYTES_MOST.
+ *
+ * In L1, where scripts reckon with addresses, a block lies where it would if idle blocks were free: it takes the idle
+ * block that has this place and its size, or waits until those in the way are no longer needed.
  *
  * Called by access.c and submit.c under gr_async_lock, by worker.c and ending.c, and by
  * graph_runtime/run/queues/buffer.py and blocks.py.
@@ -44,15 +47,22 @@ static idle_class *class_of(gr_device *device, int32_t memory, uint64_t extent) 
   return *bucket = made;
 }
 
-static gr_buffer *pop(idle_class *class) {
-  gr_buffer *buffer = class->oldest;
-  class->oldest = buffer->later;
-  if (!class->oldest) class->newest = NULL;
+static void take_out(idle_class *class, gr_buffer *buffer) {
+  gr_buffer **at = &class->oldest, *earlier = NULL;
+  for (; *at != buffer; at = &(*at)->later) earlier = *at;
+  *at = buffer->later;
+  if (class->newest == buffer) class->newest = earlier;
   class->count -= 1;
   buffer->later = NULL;
   gr_device_memory *m = class->device->memories + class->memory;
   m->idle -= buffer->extent;
+  if (m->desc.kind == GR_L1) gr_device_give_back(class->device, class->memory, buffer->addr, 0);
   if (buffer->leaves) atomic_fetch_sub_explicit(&leaving, 1, memory_order_relaxed);
+}
+
+static gr_buffer *pop(idle_class *class) {
+  gr_buffer *buffer = class->oldest;
+  take_out(class, buffer);
   return buffer;
 }
 
@@ -64,12 +74,13 @@ static void push(idle_class *class, gr_buffer *buffer) {
   gr_device_memory *m = class->device->memories + class->memory;
   m->idle += buffer->extent;
   buffer->leaves |= m->desc.kind == GR_L1;
+  if (m->desc.kind == GR_L1) gr_device_give_back(class->device, class->memory, buffer->addr, 1);
   if (buffer->leaves) atomic_fetch_add_explicit(&leaving, 1, memory_order_relaxed);
 }
 
 /* Whether a block that no work needs goes back at once: in L1, which circular buffers need; in guard mode, so that
  * fresh memory is filled; and if idle blocks hold too much. */
-static int give_back(const gr_buffer *buffer) {
+static int goes_back(const gr_buffer *buffer) {
   const gr_device_memory *m = buffer->device->memories + buffer->memory;
   return m->desc.kind == GR_L1 || buffer->device->guard ||
          (m->idle + buffer->extent) * (uint64_t)m->desc.banks > IDLE_BYTES_MOST;
@@ -82,9 +93,9 @@ static int are_many(const idle_class *class, int to_write) {
          !(to_write && (uint64_t)class->count * class->extent * banks < PENDING_BYTES_MOST);
 }
 
-static gr_buffer *reuse(idle_class *class) {
-  if (gr_events_reserve(&class->oldest->reads, class->oldest->writes.count)) return NULL;
-  gr_buffer *buffer = pop(class);
+static gr_buffer *reuse(idle_class *class, gr_buffer *buffer) {
+  if (gr_events_reserve(&buffer->reads, buffer->writes.count)) return NULL;
+  take_out(class, buffer);
   for (int32_t i = 0; i < buffer->writes.count; ++i) {   /* old values: to be waited for, not to be read */
     gr_event event = buffer->writes.items[i];
     gr_events_add(&buffer->reads, event.run, event.lane, event.value);
@@ -107,17 +118,40 @@ static void note_use(gr_device_memory *m, gr_device *device, int32_t anew) {
   if (anew || held - m->idle > m->most_used) m->most_used = held - m->idle;
 }
 
-static gr_buffer *take(gr_device *device, int32_t memory, uint64_t extent, const char *holder, int to_write) {
-  idle_class *class = class_of(device, memory, extent);
-  while (class && class->oldest && class->oldest->leaves && !gr_buffer_in_use(class->oldest))
-    gr_buffer_unmake(pop(class));      /* its worker is about to: in L1 there may be room further up */
-  if (class && class->oldest && (are_many(class, to_write) || !gr_buffer_in_use(class->oldest))) return reuse(class);
+static gr_buffer *take_fresh(gr_device *device, int32_t memory, uint64_t extent, const char *holder) {
   uint64_t addr;
-  if (gr_device_alloc(device, memory, extent, holder, &addr)) return class && class->oldest ? reuse(class) : NULL;
+  if (gr_device_alloc(device, memory, extent, holder, &addr)) return NULL;
   gr_buffer *buffer = gr_buffer_make(device, memory, addr, extent, 1);
   if (!buffer) gr_device_free(device, memory, addr);
   else if (device->memories[memory].desc.kind == GR_HOST) gr_guard_close(addr);
   return buffer;
+}
+
+static gr_buffer *take(gr_device *device, int32_t memory, uint64_t extent, const char *holder, int to_write) {
+  idle_class *class = class_of(device, memory, extent);
+  while (class && class->oldest && class->oldest->leaves && !gr_buffer_in_use(class->oldest))
+    gr_buffer_unmake(pop(class));      /* its worker is about to */
+  if (class && class->oldest && (are_many(class, to_write) || !gr_buffer_in_use(class->oldest)))
+    return reuse(class, class->oldest);
+  gr_buffer *buffer = take_fresh(device, memory, extent, holder);
+  return buffer || !class || !class->oldest ? buffer : reuse(class, class->oldest);
+}
+
+static gr_buffer *take_in_place(gr_device *device, int32_t memory, uint64_t extent, const char *holder) {
+  uint64_t addr, there;
+  while (device->memories[memory].idle && gr_device_place_later(device, memory, extent, &addr, &there)) {
+    gr_buffer *buffer = gr_buffer_idle_at(device, memory, there);
+    idle_class *class = buffer ? class_of(device, memory, buffer->extent) : NULL;
+    if (!class) break;
+    if (gr_buffer_in_use(buffer)) {
+      if (there == addr && buffer->extent == extent) return reuse(class, buffer);
+      gr_fail(GR_ERR_OUT_OF_MEMORY, "%s has its place in L1 of %s when queued work is over", holder, device->name);
+      return NULL;
+    }
+    take_out(class, buffer);           /* its worker is about to */
+    gr_buffer_unmake(buffer);
+  }
+  return take_fresh(device, memory, extent, holder);
 }
 
 gr_buffer *gr_buffer_take(gr_device *device, int32_t memory, uint64_t extent, const char *holder, int to_write) {
@@ -126,7 +160,9 @@ gr_buffer *gr_buffer_take(gr_device *device, int32_t memory, uint64_t extent, co
             memory);
     return NULL;
   }
-  gr_buffer *buffer = take(device, memory, extent, holder, to_write);
+  gr_buffer *buffer = device->memories[memory].desc.kind == GR_L1
+                        ? take_in_place(device, memory, extent, holder)
+                        : take(device, memory, extent, holder, to_write);
   if (buffer) note_use(device->memories + memory, device, 0);
   return buffer;
 }
@@ -134,7 +170,7 @@ gr_buffer *gr_buffer_take(gr_device *device, int32_t memory, uint64_t extent, co
 void gr_buffer_drop(gr_buffer *buffer, int now) {
   if (atomic_fetch_sub_explicit(&buffer->refs, 1, memory_order_acq_rel) > 1) return;
   idle_class *class = NULL;
-  if (buffer->owned && buffer->device && (gr_buffer_in_use(buffer) || !(now || give_back(buffer))))
+  if (buffer->owned && buffer->device && (gr_buffer_in_use(buffer) || !(now || goes_back(buffer))))
     class = class_of(buffer->device, buffer->memory, buffer->extent);
   if (class) {
     buffer->leaves = now;

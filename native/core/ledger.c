@@ -31,10 +31,8 @@ static void gap(const gr_ledger *ledger, const gr_memory_desc *memory, int64_t i
   *end = i < ledger->count ? ledger->items[i].addr : memory->bank_bytes;
 }
 
-/* The aligned part of a gap; 0 if nothing is left of it. */
-static int aligned_gap(const gr_ledger *ledger, const gr_memory_desc *memory, int64_t i, uint64_t *begin,
-                       uint64_t *end) {
-  gap(ledger, memory, i, begin, end);
+/* The aligned part of [*begin, *end); 0 if nothing is left of it. */
+static int align(const gr_memory_desc *memory, uint64_t *begin, uint64_t *end) {
   uint64_t up = (*begin + memory->alignment - 1) / memory->alignment * memory->alignment;
   uint64_t down = *end / memory->alignment * memory->alignment;
   if (up < *begin || down <= up) return 0;
@@ -43,15 +41,34 @@ static int aligned_gap(const gr_ledger *ledger, const gr_memory_desc *memory, in
   return 1;
 }
 
-int gr_ledger_place(const gr_ledger *ledger, const gr_memory_desc *memory, uint64_t extent, uint64_t *addr) {
+int gr_ledger_place(const gr_ledger *ledger, const gr_memory_desc *memory, uint64_t extent, int later,
+                    uint64_t *addr) {
+  uint64_t edge = memory->top_down ? memory->bank_bytes : memory->base;   /* where the next gap begins */
   for (int64_t k = 0; k <= ledger->count; ++k) {
-    uint64_t begin, end;
-    if (!aligned_gap(ledger, memory, memory->top_down ? ledger->count - k : k, &begin, &end)) continue;
-    if (end - begin < extent) continue;
+    const gr_holding *next = NULL;
+    if (k < ledger->count) next = ledger->items + (memory->top_down ? ledger->count - 1 - k : k);
+    if (next && later && next->given_back) continue;
+    uint64_t begin = edge, end = next ? next->addr : memory->bank_bytes;
+    if (memory->top_down) begin = next ? next->addr + next->extent : memory->base, end = edge;
+    if (next) edge = memory->top_down ? next->addr : next->addr + next->extent;
+    if (!align(memory, &begin, &end) || end - begin < extent) continue;
     *addr = memory->top_down ? end - extent : begin;
     return 1;
   }
   return 0;
+}
+
+const gr_holding *gr_ledger_given_back(const gr_ledger *ledger, uint64_t addr, uint64_t extent) {
+  int64_t at = upper_bound(ledger, addr) - 1;
+  if (at < 0 || ledger->items[at].addr + ledger->items[at].extent <= addr) ++at;
+  for (; at < ledger->count && ledger->items[at].addr < addr + extent; ++at)
+    if (ledger->items[at].given_back) return ledger->items + at;
+  return NULL;
+}
+
+void gr_ledger_give_back(gr_ledger *ledger, uint64_t addr, int on) {
+  int64_t at = upper_bound(ledger, addr) - 1;
+  if (at >= 0 && ledger->items[at].addr == addr) ledger->items[at].given_back = on;
 }
 
 int32_t gr_ledger_add(gr_ledger *ledger, uint64_t addr, uint64_t extent, const char *holder) {
@@ -67,6 +84,7 @@ int32_t gr_ledger_add(gr_ledger *ledger, uint64_t addr, uint64_t extent, const c
   gr_holding *item = ledger->items + at;
   item->addr = addr;
   item->extent = extent;
+  item->given_back = 0;
   snprintf(item->holder, sizeof item->holder, "%s", holder && *holder ? holder : "(unnamed)");
   ledger->count += 1;
   ledger->held += extent;
@@ -100,7 +118,8 @@ uint64_t gr_ledger_largest_gap(const gr_ledger *ledger, const gr_memory_desc *me
   uint64_t largest = 0;
   for (int64_t i = 0; i <= ledger->count; ++i) {
     uint64_t begin, end;
-    if (aligned_gap(ledger, memory, i, &begin, &end) && end - begin > largest) largest = end - begin;
+    gap(ledger, memory, i, &begin, &end);
+    if (align(memory, &begin, &end) && end - begin > largest) largest = end - begin;
   }
   return largest;
 }

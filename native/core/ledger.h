@@ -13,6 +13,7 @@
 typedef struct gr_holding {
   uint64_t addr;         /* host pointer or bank address */
   uint64_t extent;       /* bytes, per bank */
+  int32_t given_back;    /* no one holds it, and queued work still needs it */
   char holder[64];       /* its holder's name, cut to fit */
 } gr_holding;
 
@@ -24,8 +25,13 @@ typedef struct gr_ledger {
 } gr_ledger;
 
 /* First fit in address order (from the other end if memory->top_down) of extent bytes, a multiple of the
- * alignment. Returns 0 where no gap is large enough. */
-GR_PUBLIC int gr_ledger_place(const gr_ledger *ledger, const gr_memory_desc *memory, uint64_t extent, uint64_t *addr);
+ * alignment. Returns 0 where no gap is large enough. `later`: as if all that is given back were free. */
+GR_PUBLIC int gr_ledger_place(const gr_ledger *ledger, const gr_memory_desc *memory, uint64_t extent, int later,
+                   uint64_t *addr);
+/* The first holding in [addr, addr + extent) that is given back, NULL if there is none. */
+GR_PUBLIC const gr_holding *gr_ledger_given_back(const gr_ledger *ledger, uint64_t addr, uint64_t extent);
+/* Notes whether the holding that begins at addr is given back. */
+GR_PUBLIC void gr_ledger_give_back(gr_ledger *ledger, uint64_t addr, int on);
 GR_PUBLIC int32_t gr_ledger_add(gr_ledger *ledger, uint64_t addr, uint64_t extent, const char *holder);
 /* Removes the holding that begins at addr; 0 where there is none. */
 GR_PUBLIC int gr_ledger_remove(gr_ledger *ledger, uint64_t addr, gr_holding *removed);

@@ -138,7 +138,7 @@ int32_t gr_tt_bank_alloc(gr_device *device, int32_t memory, uint64_t extent, con
   uint64_t at;
   gr_memory_desc open = m->desc;                 /* what is not kept free for circular buffers */
   open.base += m->circular.most;
-  if (!gr_ledger_place(&m->ledger, &open, extent, &at))
+  if (!gr_ledger_place(&m->ledger, &open, extent, 0, &at))
     return gr_ledger_out_of_memory(&m->ledger, &m->desc, device->name, extent,
                                    gr_ledger_largest_gap(&m->ledger, &open), m->circular.most);
   int32_t status = claim(device, memory);
