@@ -36,6 +36,7 @@ def check(held: object, op: str, text: str) -> None:
 
 class _Call(threading.local):
     name = "ttnn"
+    queue = 0
 
 
 _call = _Call()
@@ -44,6 +45,21 @@ _call = _Call()
 def called() -> str:
     """The name of the ttnn function that this thread is running."""
     return _call.name
+
+
+def called_queue() -> int:
+    """The command queue to which this thread sends its work."""
+    return _call.queue
+
+
+@contextmanager
+def on_queue(number: int) -> Iterator[None]:
+    """Send this thread's work to a command queue."""
+    outer, _call.queue = _call.queue, number
+    try:
+        yield
+    finally:
+        _call.queue = outer
 
 
 def failed(text: str) -> RuntimeError:

@@ -1,10 +1,7 @@
-"""What open_device is asked for is acted on: sizes of memories, queues; closed devices; traces and queues."""
+"""What open_device is asked for is acted on: sizes of memories, queues; closed devices; queues."""
 
 from __future__ import annotations
 
-import time
-
-import numpy as np
 import pytest
 
 from graph_runtime.compat import ttnn
@@ -108,61 +105,3 @@ def test_a_closed_device_refuses_and_another_one_works():
     y = ttnn.ones((32, 32), layout=ttnn.TILE_LAYOUT, device=again)
     assert (ttnn.add(y, y).to_numpy() == 2).all()
     ttnn.close_device(again)
-
-
-def test_a_trace_may_free_what_it_makes(device):
-    old = np.arange(64, dtype=np.float32)[None].repeat(3072, 0)
-    x = ttnn.from_torch(old, ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
-
-    def held():
-        ttnn.synchronize_device(device)
-        return ttnn.get_memory_view(device, ttnn.BufferType.DRAM).total_bytes_allocated_per_bank
-
-    def comes_down():
-        """The result, not the 32,768 bytes a bank of each of six; what is freed goes when its readers end."""
-        limit = time.monotonic() + 20
-        while held() - before > 2 * 32768 and time.monotonic() < limit:
-            time.sleep(0.01)
-        return held() - before <= 2 * 32768
-
-    before = held()
-    trace = ttnn.begin_trace_capture(device, cq_id=0)
-    made = x
-    for _ in range(6):
-        last, made = made, ttnn.add(made, 1.0)
-        if last is not x:
-            ttnn.deallocate(last)
-    del last  # the handle of a tensor whose run had not ended keeps what that read
-    ttnn.end_trace_capture(device, trace, cq_id=0)
-    assert comes_down()
-    ttnn.copy_host_to_device_tensor(ttnn.from_torch(-old, ttnn.bfloat16, layout=ttnn.TILE_LAYOUT), x)
-    ttnn.execute_trace(device, trace, cq_id=0, blocking=True)
-    assert (made.to_numpy() == 6 - old).all()
-    assert comes_down()
-    ttnn.release_trace(device, trace)
-
-
-def test_a_trace_has_ops_of_several_outputs(device):
-    old = np.arange(64, dtype=np.float32)[None].repeat(32, 0)
-    x = ttnn.from_torch(old, ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
-    trace = ttnn.begin_trace_capture(device, cq_id=0)
-    values, places = ttnn.topk(ttnn.multiply(x, 2.0), 32)
-    ttnn.end_trace_capture(device, trace, cq_id=0)
-    assert (places.to_numpy()[0] == np.arange(63, 31, -1)).all()
-    new = np.ascontiguousarray(old[:, ::-1])
-    ttnn.copy_host_to_device_tensor(ttnn.from_torch(new, ttnn.bfloat16, layout=ttnn.TILE_LAYOUT), x)
-    ttnn.execute_trace(device, trace, cq_id=0, blocking=True)
-    assert (values.to_numpy()[0] == 2 * new[0, :32]).all()
-    assert (places.to_numpy()[0] == np.arange(32)).all()
-    ttnn.release_trace(device, trace)
-
-
-def test_a_trace_whose_input_has_gone_says_so(device):
-    x = ttnn.ones((32, 32), layout=ttnn.TILE_LAYOUT, device=device)
-    trace = ttnn.begin_trace_capture(device, cq_id=0)
-    made = ttnn.exp(x)
-    ttnn.end_trace_capture(device, trace, cq_id=0)
-    ttnn.deallocate(x)
-    with pytest.raises(RuntimeError, match="a tensor that the trace reads was freed"):
-        ttnn.execute_trace(device, trace, cq_id=0)
-    assert made.is_allocated()

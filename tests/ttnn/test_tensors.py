@@ -102,21 +102,6 @@ def test_results_are_written_at_the_same_address(device):
     assert not x.to_numpy().any()
 
 
-def test_a_trace_is_replayed_on_the_same_memory(device):
-    x = on(device, np.ones((32, 32), np.float32))
-    trace = ttnn.begin_trace_capture(device, cq_id=0)
-    made = ttnn.relu(x * 2.0) + 1.0
-    ttnn.end_trace_capture(device, trace, cq_id=0)
-    assert (made.to_numpy() == 3).all()
-    fresh = ttnn.from_torch(np.full((32, 32), 4.0, np.float32), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT)
-    ttnn.copy_host_to_device_tensor(fresh, x)
-    ttnn.execute_trace(device, trace, cq_id=0, blocking=True)
-    assert (made.to_numpy() == 9).all()
-    ttnn.release_trace(device, trace)
-    with pytest.raises(RuntimeError, match="not found"):
-        ttnn.execute_trace(device, trace, cq_id=0)
-
-
 def test_indices_are_ttnns(device):
     x = on(device)
     assert (x[1, ..., 3:5].to_numpy() == x.to_numpy()[1, ..., 3:5]).all()

@@ -53,6 +53,11 @@ def captured(device: Device) -> bool:
     return device in _recorders
 
 
+def launches_captured() -> int:
+    """The number of steps that write memory in the traces that are being captured."""
+    return sum(recorder.launched for recorder in _recorders.values()) if _recorders else 0
+
+
 def as_on_a_card() -> bool:
     """Whether functions compute as ttnn's kernels do, which store the result of each step in the format of
     the step's operands."""
@@ -85,7 +90,8 @@ def run(
 
 def _applied(op: str, pairs: Any, inputs: Sequence[Tensor], to: Placed | None) -> Tensor:
     try:
-        return apply(op, pairs, *inputs, to=to, evict=False)  # a card cannot evict other tensors to make room
+        # a card cannot evict other tensors to make room
+        return _on_its_own(apply(op, pairs, *inputs, to=to, evict=False))
     except Refused as refused:
         if op == "attention" and isinstance(refused.error, DeviceMemoryError):
             text = f"op {op}: the keys are too long: {refused.reason}"  # silicon's kernel splits long keys
@@ -95,14 +101,21 @@ def _applied(op: str, pairs: Any, inputs: Sequence[Tensor], to: Placed | None) -
         raise Unsupported(f"op {op}: {refused.reason}", op=op) from refused
 
 
+def _on_its_own(made: Tensor) -> Tensor:
+    """The tensor without the note of how it was made, which holds the operands: their memory goes to others
+    when scripts free them, and the host never makes a failed result again."""
+    made._recipe = None
+    return made
+
+
 def _plain(value: Any) -> Any:
     return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _done(make: Callable[[Tensor], Tensor], tensor: Tensor) -> Tensor:
     """The result of ``make(tensor)``, a call that is recorded as a step."""
-    made = make(tensor)
-    recorded(lambda again: [make(again)], [tensor], [made])
+    made = _on_its_own(make(tensor))
+    recorded(lambda again: [_on_its_own(make(again))], [tensor], [made])
     return made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -10,7 +11,7 @@ from ...base.config import get
 from ...base.errors import DeviceError
 from ...base.machine.devices import Device, parse
 from ...base.machine.layout import DRAM, L1
-from ..errors import Unsupported, check, fatal
+from ..errors import Unsupported, called, called_queue, check, fatal
 from ..memory.cores import CoreCoord, CoreGrid
 from .chips import Arch, MeshShape
 
@@ -24,6 +25,11 @@ __all__ = [
 _KERNEL_CONFIG = 69 * 1024
 _MOST_QUEUES = 2  # command queues of a device: dispatch_core_manager::MAX_NUM_HW_CQS
 
+_NOT_IN_CAPTURE = "not supported during trace capture."
+_UNSAFE = (
+    "Allocating device buffers is unsafe due to the existence of an active trace. These buffers may be "
+    "corrupted once a trace is executed."
+)
 _chosen = {"board": ""}
 
 
@@ -48,7 +54,9 @@ def chip_of(number: int) -> Device:
 class MeshDevice:
     """A mesh of one chip. ``chip``: this package's device, without the memory that open_device's sizes
     reserve (_sized); ``cached_programs``: keys of the ttnn programs compiled for the chip; ``tensors``:
-    {number: tensor} of the tensors that scripts hold. Raises RuntimeError for sizes (bytes) that do not fit
+    {number: tensor} of the tensors that scripts hold; ``warm``: what has run before, a little coarser than
+    ``cached_programs``; ``capture``: (queue, number) of the trace that is being captured; ``traces``: numbers
+    of the traces that may be executed. Raises RuntimeError for sizes (bytes) that do not fit
     and for a number of queues that is neither 1 nor 2."""
 
     def __init__(
@@ -73,6 +81,10 @@ class MeshDevice:
         self.cached_programs: set[Any] = set()
         self.tensors: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self.caches_programs = self.is_open = True
+        self.warm: set[Any] = set()
+        self.capture: tuple[int, int] | None = None
+        self.traces: set[int] = set()
+        self.warned_of_traces = False
 
     def __repr__(self) -> str:
         return f"MeshDevice(1x1 grid, 1 devices: {self.chip.spelling})"
@@ -127,6 +139,20 @@ class MeshDevice:
         check(0 <= found < self.num_command_queues, "ttnn.MeshDevice", text)
         return found
 
+    def refuse_in_capture(self, what: str) -> None:
+        """Raise RuntimeError if a trace is captured of the queue to which this thread sends ``what``
+        (fd_mesh_command_queue.cpp)."""
+        if self.capture is not None and self.capture[0] == called_queue():
+            more = f" trace id: {self.capture[1]}" if what == "Writes are" else ""
+            raise fatal(called(), f"{what} {_NOT_IN_CAPTURE}{more}")
+
+    def note_allocation(self) -> None:
+        """Warn, once a device, of a tensor that is allocated while there are traces: on a card a trace
+        writes again at the addresses of its capture, whatever lies there (allocator.cpp)."""
+        if self.traces and self.capture is None and not self.warned_of_traces:
+            self.warned_of_traces = True
+            warnings.warn(_UNSAFE, stacklevel=2)
+
     def worker_core_from_logical_core(self, core: CoreCoord) -> CoreCoord:
         return core
 
@@ -149,9 +175,10 @@ class MeshDevice:
 
     def clear_program_cache(self) -> None:
         self.cached_programs.clear()
+        self.warm.clear()
 
     def disable_and_clear_program_cache(self) -> None:
-        self.cached_programs.clear()
+        self.clear_program_cache()
         self.caches_programs = False
 
     def set_program_cache_misses_allowed(self, allowed: bool) -> None:

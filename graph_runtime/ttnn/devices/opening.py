@@ -9,7 +9,7 @@ from typing import Any
 
 from ...run import device_handles
 from ...run.queues.buffer import Mark
-from ..errors import Unsupported
+from ..errors import Unsupported, called_queue, on_queue
 from . import kernels
 from .chips import DispatchCoreConfig, DispatchCoreType, MeshShape
 from .mesh_device import MeshDevice, chip_of, of_blackhole
@@ -114,7 +114,8 @@ def open_mesh_device(
 
 def synchronize_device(device: MeshDevice, cq_id: int | None = None, sub_device_ids: Any = ()) -> None:
     """Wait for all work of the device, or of one of its queues, including work whose results were dropped."""
-    device.queue(cq_id)
+    with on_queue(device.queue(called_queue() if cq_id is None else cq_id)):
+        device.refuse_in_capture("Event Synchronization is")
     Mark(device_handles.open_device(device.chip)).wait()
     for found in list(_tensors(device)):
         found.wait()
@@ -130,16 +131,16 @@ def _tensors(device: MeshDevice) -> Iterator[Any]:
 def close_device(device: MeshDevice) -> None:
     """Wait for queued work, then free the device's traces and tensors, as on a card; later use of a freed
     tensor raises RuntimeError."""
+    for told in CLOSING:
+        told(device)
     try:
         synchronize_device(device)
     except Exception as error:
         warnings.warn(f"closing {device}: {error}", stacklevel=2)
     device.is_open = False
-    for told in CLOSING:
-        told(device)
     for tensor in list(device.tensors.values()):
         tensor.deallocate()
-    device.cached_programs.clear()
+    device.clear_program_cache()
     kernels.forget_graphs()
     if _default[0] is device:
         _default[0] = None
@@ -207,7 +208,8 @@ def is_blackhole(device: MeshDevice | None = None) -> bool:
 @contextmanager
 def command_queue(cq_id: int) -> Iterator[None]:
     """Choose a command queue for a with block. All queues run their work in one order."""
-    yield
+    with on_queue(cq_id):
+        yield
 
 
 def ReadDeviceProfiler(device: MeshDevice) -> None:

@@ -7,7 +7,7 @@ import itertools
 from typing import Any, NamedTuple
 
 from ...base.errors import HandleError
-from ..errors import check, fatal
+from ..errors import called_queue, check, fatal, on_queue
 from . import kernels
 from .mesh_device import MeshDevice
 from .opening import CLOSING, synchronize_device
@@ -25,35 +25,37 @@ __all__ = [
 
 _numbers = itertools.count()
 _traces: dict[tuple[MeshDevice, int], Recorder] = {}
-_open: dict[MeshDevice, int] = {}
 
 
 def begin_trace_capture(device: MeshDevice, *, cq_id: int | None = None, queue_id: int | None = None) -> int:
     """Run and record the work of the device from now on. A trace lies in the trace region, or in DRAM if
     there is no such region. Raises RuntimeError inside of another capture."""
-    name = "ttnn.begin_trace_capture"
-    device.queue(_chosen(queue_id, cq_id))
+    name, queue = "ttnn.begin_trace_capture", _chosen(device, queue_id, cq_id)
     check(device.is_open, name, "the device is closed")
-    check(device not in _open, name, "a trace is being captured already")
     number = next(_numbers)
-    _traces[device, number] = Recorder()
-    _open[device] = number
+    text = f"CQ {queue} is already being used for tracing tid {number}"
+    check(device.capture is None, name, text)
+    _traces[device, number] = Recorder([tensor._handle for tensor in device.tensors.values()])
+    device.capture = queue, number
     kernels.recording(device.chip, _traces[device, number])
     return number
 
 
-def _chosen(queue_id: int | None, cq_id: int | None) -> int | None:
-    return cq_id if queue_id is None else queue_id
+def _chosen(device: MeshDevice, queue_id: int | None, cq_id: int | None) -> int:
+    asked = cq_id if queue_id is None else queue_id
+    return device.queue(called_queue() if asked is None else asked)
 
 
 def end_trace_capture(
     device: MeshDevice, trace_id: int, *, cq_id: int | None = None, queue_id: int | None = None
 ) -> None:
-    device.queue(_chosen(queue_id, cq_id))
-    check(_open.get(device) == trace_id, "ttnn.end_trace_capture", f"trace {trace_id} is not being captured")
+    queue = _chosen(device, queue_id, cq_id)
+    text = f"CQ {queue} is not being used for tracing tid {trace_id}"
+    check(device.capture == (queue, trace_id), "ttnn.end_trace_capture", text)
     kernels.recording(device.chip, None)
     _traces[device, trace_id].finish()
-    del _open[device]
+    device.capture = None
+    device.traces.add(trace_id)
 
 
 def execute_trace(
@@ -64,10 +66,11 @@ def execute_trace(
     queue_id: int | None = None,
     blocking: bool = True,
 ) -> None:
-    """Run a recorded trace again. It reads the same input tensors and writes the same output tensors."""
-    device.queue(_chosen(queue_id, cq_id))
+    """Run a recorded trace again. It reads what lies where its inputs were, and writes the same output
+    tensors."""
+    _chosen(device, queue_id, cq_id)
     check((device, trace_id) in _traces, "ttnn.execute_trace", f"Trace with tid {trace_id} not found")
-    check(device not in _open, "ttnn.execute_trace", "a trace is being captured")
+    check(device.capture is None, "ttnn.execute_trace", "a trace is being captured")
     try:
         _traces[device, trace_id].replay()
     except HandleError as error:
@@ -77,9 +80,10 @@ def execute_trace(
 
 
 def release_trace(device: MeshDevice, trace_id: int) -> None:
-    if _open.get(device) == trace_id:
+    if device.capture is not None and device.capture[1] == trace_id:
         kernels.recording(device.chip, None)
-        del _open[device]
+        device.capture = None
+    device.traces.discard(trace_id)
     _traces.pop((device, trace_id), None)
 
 
@@ -102,7 +106,14 @@ class Event(NamedTuple):
 def record_event(
     device: MeshDevice, cq_id: int | None = None, sub_device_ids: Any = (), device_range: Any = None
 ) -> Event:
-    return Event(device, device.queue(cq_id))
+    return Event(device, _synchronized(device, cq_id))
+
+
+def _synchronized(device: MeshDevice, cq_id: int | None) -> int:
+    queue = _chosen(device, None, cq_id)
+    with on_queue(queue):
+        device.refuse_in_capture("Event Synchronization is")
+    return queue
 
 
 def wait_for_event(cq_id: int | None = None, event: Event | None = None, mesh_event: Any = None) -> None:
@@ -111,7 +122,7 @@ def wait_for_event(cq_id: int | None = None, event: Event | None = None, mesh_ev
     found = event if event is not None else mesh_event
     check(isinstance(found, Event), "ttnn.wait_for_event", f"an event is needed, got {type(found).__name__}")
     assert found is not None
-    found.device.queue(cq_id)
+    _synchronized(found.device, cq_id)
 
 
 def event_synchronize(event: Event) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 
 from ...base.errors import did_you_mean
 from ..accepted.rules import ACCEPTED, Given
+from ..devices import kernels
 from ..devices.mesh_device import MeshDevice
-from ..errors import Unsupported, guarded
+from ..errors import Unsupported, guarded, on_queue
 from ..memory.values import Layout
 from ..programs.l1 import use_of_l1, what_is_kept
 from ..registry import OPERATIONS, TRANSFERS
@@ -90,14 +91,18 @@ class Operation:
         self._golden = function
 
     def __call__(self, *args: Any, queue_id: Any = None, cq_id: Any = None, **kwargs: Any) -> Any:
-        if queue_id is not None or cq_id is not None:
-            _check_queue(cq_id if queue_id is None else queue_id, [*args, *kwargs.values()])
+        queue = cq_id if queue_id is None else queue_id
+        if queue is not None:
+            _check_queue(queue, [*args, *kwargs.values()])
+            with on_queue(int(queue)):
+                return self(*args, **kwargs)
         if self._known is not None and kwargs:
             self._check_arguments(kwargs)
         if self._kinds:
             check_kinds(self.__name__, self._kinds, args, kwargs)
         if _local.depth:
             return self._called(args, kwargs, None)
+        launched = kernels.launches_captured()
         hooked = not SETTINGS.enable_fast_runtime_mode
         if hooked:
             _told(_before, "Pre", self, args, kwargs)
@@ -106,7 +111,7 @@ class Operation:
             made = self._observed(observers, args, kwargs)
         else:
             made = self._called(args, kwargs, WATCHERS[-1] if WATCHERS else None)
-        _count(self.name, args, kwargs)
+        _count(self.name, args, kwargs, kernels.launches_captured() > launched)
         if hooked:
             _told(_after, "Post", self, args, kwargs, made)
         return made
@@ -200,24 +205,37 @@ _DRAWN = ("rand", "randn")  # functions whose ttnn program has no input tensor
 _NO_MATTER = ("seed",)  # arguments of _DRAWN on which the ttnn program does not depend
 
 
-def _count(name: str, args: Any, kwargs: Any) -> None:
+def _count(name: str, args: Any, kwargs: Any, traced: bool) -> None:
     """Count a call on device tensors as a ttnn program of the device; calls of equal arguments share a ttnn
-    program."""
+    program. ``traced``: whether the call is in a trace that is being captured; raises RuntimeError if it is
+    the first of its ttnn program."""
     if name in _NO_PROGRAM:
         return
     given = [*args, *kwargs.values()]
     device = next((x._device for x in tensors_within(given) if x._device is not None), None)
     if device is None and name in _DRAWN:
         device = next((x for x in given if hasattr(x, "cached_programs")), None)
-    if device is not None and device.caches_programs:
-        known = {k: _key(v) for k, v in sorted(kwargs.items()) if name not in _DRAWN or k not in _NO_MATTER}
-        special = OPERATIONS[name].program_key
-        if special is not None:
-            device.cached_programs.add((name, special(args, kwargs)))
-        elif OPERATIONS[name].is_binary and len(args) > 1:
-            device.cached_programs.add((name, _pair(*args[:2]), *map(_key, args[2:]), *known.items()))
-        else:
-            device.cached_programs.add((name, *map(_key, args), *known.items()))
+    if device is None:
+        return
+    key, special = _program_key(name, args, kwargs)
+    warm = key if special else (name, *map(_key, tensors_within(given)))
+    if traced and warm not in device.warm:
+        with guarded(f"ttnn.{name}"):  # a card program that is new is written to the device
+            device.refuse_in_capture("Writes are")
+    if device.caches_programs:
+        device.cached_programs.add(key)
+        device.warm.add(warm)
+
+
+def _program_key(name: str, args: Any, kwargs: Any) -> tuple[Any, bool]:
+    """(the key of a call's ttnn program, whether the function has a rule of its own for it)."""
+    known = {k: _key(v) for k, v in sorted(kwargs.items()) if name not in _DRAWN or k not in _NO_MATTER}
+    special = OPERATIONS[name].program_key
+    if special is not None:
+        return (name, special(args, kwargs)), True
+    if OPERATIONS[name].is_binary and len(args) > 1:
+        return (name, _pair(*args[:2]), *map(_key, args[2:]), *known.items()), True
+    return (name, *map(_key, args), *known.items()), False
 
 
 def _pair(a: Any, b: Any) -> Any:

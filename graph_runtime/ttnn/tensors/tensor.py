@@ -20,8 +20,9 @@ from ...base.machine.layout import Layout as Placed
 from ...run.tensors.arrays import array, empty
 from ...run.tensors.tensor import Tensor as Handle
 from ..devices.mesh_device import MeshDevice
+from ..devices.recorder import BANK_ADDRESS
 from ..devices.wide_value import WideValue
-from ..errors import Unsupported, check
+from ..errors import Unsupported, check, on_queue
 from ..memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig
 from ..memory.placing import placed, with_spec
 from ..memory.values import DEFAULT_TILE, DataType, Layout, Shape, StorageType, Tile, element_size, tiled
@@ -69,6 +70,7 @@ class Tensor:
         self.tensor_id = next(_numbers)
         if device is not None:
             device.tensors[self.tensor_id] = self
+            device.note_allocation()
 
     @property
     def _value(self) -> WideValue:
@@ -140,7 +142,7 @@ class Tensor:
 
     def buffer_address(self) -> int:
         """The address of the tensor in each of its banks."""
-        return self._handle.alive()._addr & ((1 << 48) - 1)
+        return self._handle.alive()._addr & BANK_ADDRESS
 
     def __repr__(self) -> str:
         return as_text(self)
@@ -155,6 +157,8 @@ class Tensor:
     def _values(self) -> np.ndarray:
         """The values as an array in the logical shape, copied to the host; float32 for a float type."""
         check(self.is_allocated(), "Tensor", "Tensor is not allocated.")
+        if self._device is not None:
+            self._device.refuse_in_capture("Reads are")
         return self._handle.numpy()
 
     def _padded_values(self) -> np.ndarray:
@@ -181,6 +185,9 @@ class Tensor:
         """A copy on the host; the tensor itself if it is on the host."""
         if self._device is None:
             return self
+        if cq_id is not None:
+            with on_queue(self._device.queue(cq_id)):
+                return self.cpu(blocking)
         made = on_host(self._values(), self.dtype, self.layout, self._padding, exact=True, tile=self.tile)
         made._more = self._more
         return made

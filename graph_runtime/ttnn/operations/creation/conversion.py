@@ -98,6 +98,7 @@ def build(
         made = on_host(values, dtype, layout, padding, tile=tile)
         made._config = config
         return made
+    device.refuse_in_capture("Writes are")
     return on_device(called(), values, dtype, layout, device, config, padding, tile)
 
 

@@ -51,6 +51,7 @@ def full(
         values = values.astype(dtype.stored[0])
     if device is None:
         return on_host(values, dtype, layout, padding)
+    device.refuse_in_capture("Writes are")
     return on_device(called(), values, dtype, layout, device, memory_config, padding)
 
 
@@ -235,6 +236,7 @@ def arange(
     values = np.arange(start, end, step, dtype=np.int64).astype(_kind(dtype))
     if device is None:
         return on_host(values, dtype, layout)
+    device.refuse_in_capture("Writes are")
     return on_device(called(), values, dtype, layout, device, memory_config)
 
 
@@ -302,7 +304,7 @@ def bernoulli(
 ) -> Tensor:
     """1 with the probability that the input's element gives, else 0."""
     x = input
-    made = (_generator(seed).random(tuple(x.shape)) < x._values()).astype(np.float32)
+    made = (_generator(seed).random(tuple(x.shape)) < x._handle.numpy()).astype(np.float32)
     if output is not None:
         output._handle.copy_from(made)
         return output

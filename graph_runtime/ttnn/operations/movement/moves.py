@@ -23,6 +23,7 @@ def to_device(tensor: AnyTensor, device: MeshDevice, memory_config: MemoryConfig
     if tensor._device is not None:
         return tensor if memory_config is None else moved(tensor, memory_config)
     config = memory_config or tensor._config
+    device.refuse_in_capture("Writes are")
     x, values = tensor, tensor._values()
     return on_device(called(), values, x.dtype, x.layout, device, config, x._padding, x.tile)
 
@@ -202,6 +203,8 @@ def copy_host_to_device_tensor(
     """Write the values of a host tensor into a device tensor, at the same address."""
     same = (host_tensor.shape == device_tensor.shape, host_tensor.dtype is device_tensor.dtype)
     expect(all(same), "the tensors must have one shape and dtype")
+    assert device_tensor._device is not None
+    device_tensor._device.refuse_in_capture("Writes are")
     device_tensor._handle.copy_from(host_tensor._values())
     device_tensor._padding = host_tensor._padding
 
