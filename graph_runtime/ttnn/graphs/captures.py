@@ -196,6 +196,12 @@ class Capture:
             if _on_device(tensor):
                 self.made_by(tensor)
 
+    def views(self, made: list[Tensor]) -> None:
+        """Record that results are views of operands, for which no memory is allocated."""
+        for tensor in made:
+            if _on_device(tensor):
+                self.buffer(tensor)
+
     def drop_taken(self) -> None:
         """Record that operands in ``taken`` were freed by the function."""
         for tensor, key, params in self.taken:
@@ -231,6 +237,8 @@ class Capture:
             self.uses.append(use)
             self.card_programs(use, found)
         self.drop_taken()
+        if use is not None and use.known and not any(stage.last for stage in use.stages):
+            self.views(found)
         self.results(found)
         self.end(found)
 

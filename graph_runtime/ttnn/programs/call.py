@@ -7,8 +7,9 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from ...base.machine.layout import DRAM, L1, ROW_MAJOR, TILE
+from ...base.machine.layout import DRAM, L1, ROW_MAJOR, TILE, footprint
 from ...costs.factories import CardOperand
+from ...costs.factories.movement import Board
 from ..devices.mesh_device import MeshDevice
 from ..memory.placing import SCHEMES
 from ..memory.values import BufferType, Layout, ShardOrientation
@@ -53,6 +54,15 @@ class Call:
     def l1(self) -> int:
         """Bytes of a core's L1, including the part that tensors and buffers cannot use."""
         return self.device.chip.descriptor.memory(L1).bank_bytes
+
+    @property
+    def board(self) -> Board:
+        """What factories ask of the device, as it is after the call."""
+        memory, dram = (self.device.chip.descriptor.memory(name) for name in (L1, DRAM))
+        held = sum(size for _, size in tensors_in_l1(self.device))
+        arch = self.device.arch().name == "BLACKHOLE"
+        room = memory.usable - held
+        return Board(self.cores, memory.banks, room, memory.bank_bytes, dram.alignment, arch)
 
     def wide(self, default: bool) -> bool:
         """Whether Dst holds 32 bits."""
@@ -101,3 +111,18 @@ def operand(x: Tensor) -> CardOperand:
     turned = spec.orientation is ShardOrientation.COL_MAJOR
     shard = (int(spec.shape[0]), int(spec.shape[1]))
     return CardOperand(shape, format, layout, memory, SCHEMES[config.memory_layout], shard, cores, turned)
+
+
+def tensors_in_l1(device: MeshDevice) -> list[tuple[Tensor, int]]:
+    """(tensor, bytes per core) of each tensor that scripts hold in L1; tensors that share memory are listed
+    once."""
+    memory, found, seen = device.chip.descriptor.memory(L1), [], set()
+    for tensor in list(device.tensors.values()):
+        handle = tensor._handle
+        if handle.layout.memory != L1 or not handle.is_allocated:
+            continue
+        key = id(handle if handle._owner is None else handle._owner)
+        if key not in seen:
+            seen.add(key)
+            found.append((tensor, footprint(handle.layout, handle.shape, memory)[0]))
+    return found

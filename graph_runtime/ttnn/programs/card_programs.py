@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 from ...costs.factories import CardProgram, CardStage
+from ...costs.factories.movement import UnknownForm
 from ..memory.configs import MemoryConfig
 from ..memory.values import TensorMemoryLayout
 from ..registry import OPERATIONS
@@ -35,7 +36,10 @@ def stages_of(call: Call) -> list[CardStage] | None:
     found = _TABLE.get(call.name) or elementwise.MODULES.get(
         OPERATIONS[call.name].function.__module__.rpartition(".")[2]
     )
-    made = None if found is None else found(call)
+    try:
+        made = None if found is None else found(call)
+    except UnknownForm:
+        return None
     return [CardStage(made)] if isinstance(made, CardProgram) else made
 
 

@@ -15,7 +15,7 @@ from ..devices.mesh_device import MeshDevice
 from ..errors import fatal
 from ..registry import TRANSFERS
 from ..tensors.tensor import Tensor
-from .call import Call, call_of, flat
+from .call import Call, call_of, flat, tensors_in_l1
 from .card_programs import stages_of
 
 _MOST_NAMED = 5
@@ -46,21 +46,6 @@ class Use:
         return () if self.worst is None else self.worst.program.buffers
 
 
-def tensors_in_l1(device: MeshDevice) -> list[tuple[Tensor, int]]:
-    """(tensor, bytes per core) of each tensor that scripts hold in L1; tensors that share memory are listed
-    once."""
-    memory, found, seen = device.chip.descriptor.memory(L1), [], set()
-    for tensor in list(device.tensors.values()):
-        handle = tensor._handle
-        if handle.layout.memory != L1 or not handle.is_allocated:
-            continue
-        key = id(handle if handle._owner is None else handle._owner)
-        if key not in seen:
-            seen.add(key)
-            found.append((tensor, footprint(handle.layout, handle.shape, memory)[0]))
-    return found
-
-
 def _use(call: Call) -> Use:
     """Contents of a core's L1 during a call that has returned."""
     stages = stages_of(call)
@@ -75,6 +60,8 @@ def _use(call: Call) -> Use:
         first = footprint(handle.layout, handle.shape, memory)[0]
         if not handle.is_allocated:  # the tensor was in L1 until the call freed it
             tensors += first
+    if stages is not None and not any(stage.last for stage in stages):
+        results = 0  # they are views
     total, worst = peak(stages or (), tensors, first, results)
     circular = 0 if worst is None else worst.program.nbytes
     temporaries = 0 if worst is None else worst.nbytes - circular

@@ -1,0 +1,62 @@
+"""Steps of concat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ....base.machine.layout import ROW_MAJOR, TILE
+from ..buffers import CardOperand, CardProgram, round_up
+from .steps import Board, Steps, UnknownForm, element_size, padded, program
+from .tiling import in_rows, to_rows, to_tiles
+from .turns import transposed
+
+
+def joined(steps: Steps, given: Sequence[CardOperand], dim: int, made: CardOperand) -> CardOperand:
+    """Steps of concat (data_movement/concat/concat.cpp): tiles with padding along the dimension are joined as
+    rows; rows that are not aligned along the last dimension are transposed, joined and transposed back."""
+    first = given[0]
+    if len(given) == 1 or len({x.layout for x in given}) > 1:
+        raise UnknownForm
+    if first.layout == TILE and any(padded(x)[dim] != x.shape[dim] for x in given):
+        if any(x.sharded for x in (*given, made)):
+            raise UnknownForm
+        rows = [to_rows(steps, x, in_rows(x)) for x in given]
+        found = replace(in_rows(made), layout=ROW_MAJOR)
+        return to_tiles(steps, _joined_rows(steps, rows, dim, found), made)
+    if first.layout != TILE:
+        return _joined_rows(steps, given, dim, made)
+    return steps.run(_concat(given, made, steps.board), made)
+
+
+def _joined_rows(steps: Steps, given: Sequence[CardOperand], dim: int, made: CardOperand) -> CardOperand:
+    board, rank = steps.board, len(made.shape)
+    if dim == rank - 1 and any(x.shape[-1] * element_size(x) % board.aligned(x.memory) for x in given):
+        if rank < 2 or any(x.sharded for x in (*given, made)):
+            raise UnknownForm
+        turned = [transposed(steps, x, rank - 2, rank - 1, _swapped(x)) for x in given]
+        whole = replace(_swapped(made), memory=made.memory)
+        steps.run(_concat(turned, whole, board), whole)
+        return transposed(steps, whole, rank - 2, rank - 1, made)
+    return steps.run(_concat(given, made, board), made)
+
+
+def _swapped(x: CardOperand) -> CardOperand:
+    return replace(x, shape=(*x.shape[:-2], x.shape[-1], x.shape[-2]))
+
+
+def _concat(given: Sequence[CardOperand], made: CardOperand, board: Board) -> CardProgram:
+    """Buffers of data_movement/concat/device/concat_program_factory.cpp: two pages. Shards that are joined in
+    place are views."""
+    if any(x.sharded for x in given):
+        raise UnknownForm
+    if made.layout == TILE:
+        page = made.tile
+    else:
+        aligned = max(board.aligned(x.memory) for x in (*given, made))
+        page = round_up(made.shape[-1] * element_size(made), aligned)
+    if 2 * page > board.room:
+        raise UnknownForm
+    return program("concat", ("pages", 2, page))
+
+
