@@ -11,7 +11,7 @@ _L1_ALIGNED = 16
 
 def tilized(x: CardOperand, result: CardOperand) -> CardProgram:
     """Buffers of data_movement/tilize/device/*.cpp: a row of tiles of each tensor, or a view of its shard."""
-    if x.sharded and result.sharded and x.scheme != "width" and x.on_l1 and result.on_l1:
+    if x.sharded and result.sharded and x.on_l1 and result.on_l1:
         pages = result.shard_tiles
         sizes = (("in", result.tile if x.format == result.format else x.tile), ("out", result.tile))
         return CardProgram.of("tilize", [CircularBuffer(n, pages, size, borrowed=True) for n, size in sizes])
@@ -24,7 +24,7 @@ def tilized(x: CardOperand, result: CardOperand) -> CardProgram:
 def untilized(x: CardOperand, result: CardOperand, cores: int) -> CardProgram:
     """Buffers of data_movement/untilize/device/factories/untilize_multi_core_program_factory.cpp: two rows of
     tiles of each tensor, or one row if a core has a single row. A sharded operand has a view of its shard
-    instead."""
+    instead; so has a result in the same shards."""
     down, across = x.matrix
     if x.sharded and x.on_l1:
         across, blocks = x.shard[1] // TILE_DIM, x.shard[0] // TILE_DIM
@@ -32,7 +32,10 @@ def untilized(x: CardOperand, result: CardOperand, cores: int) -> CardProgram:
     else:
         blocks = ceil_div(down, cores)
         source = CircularBuffer("in", across if blocks == 1 else 2 * across, x.tile)
-    out = CircularBuffer("out", across if blocks == 1 else 2 * across, result.tile)
+    same = (
+        x.on_l1 and x.sharded and (x.memory, x.shard, x.cores) == (result.memory, result.shard, result.cores)
+    )
+    out = CircularBuffer("out", across if blocks == 1 else 2 * across, result.tile, borrowed=same)
     return CardProgram.of("untilize", [source, out])
 
 

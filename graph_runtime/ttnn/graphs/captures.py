@@ -55,6 +55,7 @@ class Capture:
         self.mode, self.open, self.starts = mode, [0], [time.perf_counter_ns()]
         self.nodes: list[Node] = []
         self.finished = -1
+        self.buffered = False  # whether a card program has opened circular buffers
         self.buffers: dict[Any, int] = {}
         self.uses: list[Use] = []
         self.taken: list[tuple[Tensor, Any, Node]] = []  # operands of the open function that lie in L1
@@ -148,7 +149,6 @@ class Capture:
     def freed(self, key: Any, number: int, params: Node) -> None:
         if _captures and _captures[-1] is self and self.buffers.get(key) == number:
             del self.buffers[key]
-            params = {k: v for k, v in params.items() if k != "max_size_per_bank"}
             made = self.under(self.node("buffer_deallocate", **params))
             made["connections"].append(number)
 
@@ -156,14 +156,14 @@ class Capture:
 
     def stage(self, stage: CardStage, own: list[HeldTensor], device: MeshDevice) -> None:
         """Record the tensors that an operation holds for itself during a card program, and the card program's
-        circular buffers."""
-        for held in [held for held in own if held not in stage.held]:
-            own.remove(held)
-            self.under(self.node("buffer_deallocate", **_own(held, device)))
+        circular buffers, which stay until those of the next card program are opened."""
         for held in stage.held:
             if held not in own:
                 own.append(held)
                 self.under(self.node("buffer_allocate", **_own(held, device)))
+        if self.buffered:
+            self.under(self.node("circular_buffer_deallocate_all"))
+        self.buffered = True
         grid, address = device.core_grid, device.chip.descriptor.memory(L1).base
         for buffer in stage.program.buffers:
             params: dict[str, Any] = {
@@ -176,13 +176,15 @@ class Capture:
             }
             self.under(self.node("circular_buffer_allocate", **params))
             address += buffer.nbytes
-        self.under(self.node("circular_buffer_deallocate_all"))
 
     def card_programs(self, use: Use, made: list[Tensor]) -> None:
         """Record the card programs of a finished call, and the results of the call; each result belongs to
         the card program that writes it."""
         own: list[HeldTensor] = []
         for stage in use.stages:
+            for held in [held for held in own if held not in stage.held]:
+                own.remove(held)
+                self.under(self.node("buffer_deallocate", **_own(held, use.device)))
             if stage.frees:
                 self.drop_taken()
             if stage.last:
@@ -263,6 +265,7 @@ def _own(held: HeldTensor, device: MeshDevice) -> Node:
         "type": "L1",
         "layout": "HEIGHT_SHARDED",
         "page_size": held.nbytes,
+        "max_size_per_bank": held.nbytes,
         "num_cores": 1,
         "device_id": device.number,
         "address": 0,

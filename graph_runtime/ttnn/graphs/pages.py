@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...base.machine.layout import DRAM, pages, unit_bytes, unit_places
+from ...base.machine.layout import DRAM, TILE, pages, unit_bytes, unit_places
+from ...costs.factories.buffers import round_up
 from ..devices.mesh_device import MeshDevice
 from ..memory.values import BufferType
+from ..programs.call import operand
 from ..tensors.tensor import Tensor
 
 
@@ -45,12 +47,17 @@ def buffer_size(tensor: Tensor) -> dict[str, Any]:
     assert tensor._device is not None
     layout, shape = tensor._handle.layout, tensor._handle.shape
     page, cores = pages(layout, shape), 0
+    memory = tensor._device.chip.descriptor.memory(layout.memory)
     if layout.is_sharded:
         banks, _, room = unit_places(layout, shape, tensor._device.core_grid.x)
         cores, most = len(set(banks.tolist())), room * unit_bytes(layout)
     else:
-        count = tensor._device.chip.descriptor.memory(layout.memory).banks
-        most = -(-page.count // count) * page.nbytes
+        most = -(-page.count // memory.banks) * round_up(page.nbytes, memory.alignment)
+    spec = tensor.memory_config().shard_spec
+    if spec is not None:
+        held = operand(tensor)
+        count = held.shard_tiles if held.layout == TILE else held.shard[0]
+        most = count * round_up(held.page, memory.alignment)
     return {
         "size": page.count * page.nbytes,
         "type": "DRAM" if layout.memory == DRAM else "L1",

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...costs.factories.buffers import ceil_div
-
 __all__ = [
     "PeakMemoryUsagePerCore",
     "TensorInfo",
@@ -147,14 +145,10 @@ def _sizes(trace: list[Node], of_buffer: Callable[[Node], int], views: bool) -> 
 def extract_resource_usage_per_core(
     trace: list[Node], interleaved_storage_cores: int
 ) -> PeakMemoryUsagePerCore:
-    """Peak bytes of a core. Tensors from before the capture do not count."""
-
-    def of_core(params: Node) -> int:
-        page, cores = int(params["page_size"]), int(params["num_cores"]) or interleaved_storage_cores
-        return ceil_div(ceil_div(int(params["size"]), page), cores) * page
-
+    """Peak bytes of a core. Tensors from before the capture do not count. ttnn no longer uses
+    ``interleaved_storage_cores``: a tensor counts with its bytes in the fullest bank."""
     most = [0, 0, 0]
-    for circular, tensors in _sizes(trace, of_core, False):
+    for circular, tensors in _sizes(trace, lambda params: int(params["max_size_per_bank"]), False):
         most = [max(a, b) for a, b in zip(most, (circular, tensors, circular + tensors), strict=True)]
     return PeakMemoryUsagePerCore(*most)
 

@@ -14,7 +14,6 @@ from ...costs.factories import CardStage, CircularBuffer, peak
 from ..devices.mesh_device import MeshDevice
 from ..errors import fatal
 from ..registry import TRANSFERS
-from ..tensors.tensor import Tensor
 from .call import Call, call_of, flat, tensors_in_l1
 from .card_programs import stages_of
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ....base.machine.layout import ROW_MAJOR, TILE
-from ..buffers import CardOperand, CardProgram, round_up
-from .steps import Board, Steps, UnknownForm, element_size, padded, program
+from ..buffers import BF16, F32, CardOperand, CardProgram, round_up, tiles
+from .steps import Board, Steps, UnknownForm, element_size, opened, padded
 from .tiling import in_rows, to_rows, to_tiles
 from .turns import transposed
 
@@ -18,6 +18,8 @@ def joined(steps: Steps, given: Sequence[CardOperand], dim: int, made: CardOpera
     first = given[0]
     if len(given) == 1 or len({x.layout for x in given}) > 1:
         raise UnknownForm
+    if first.layout == TILE and _in_bands(given, dim, made):
+        return steps.run(_bands(given, made, steps.board), made)
     if first.layout == TILE and any(padded(x)[dim] != x.shape[dim] for x in given):
         if any(x.sharded for x in (*given, made)):
             raise UnknownForm
@@ -27,6 +29,23 @@ def joined(steps: Steps, given: Sequence[CardOperand], dim: int, made: CardOpera
     if first.layout != TILE:
         return _joined_rows(steps, given, dim, made)
     return steps.run(_concat(given, made, steps.board), made)
+
+
+def _in_bands(given: Sequence[CardOperand], dim: int, made: CardOperand) -> bool:
+    """Whether one card program joins tiles with padding along the last dimension."""
+    rank, first = len(made.shape), given[0]
+    plain = not any(x.sharded for x in (*given, made)) and first.format in (BF16, F32)
+    return plain and rank > 1 and dim == rank - 1 and any(x.shape[-1] % 32 for x in given)
+
+
+def _bands(given: Sequence[CardOperand], made: CardOperand, board: Board) -> CardProgram:
+    """Buffers of data_movement/concat/device/concat_tiled_unaligned_program_factory.cpp: rows of tiles.
+    Raises UnknownForm if these do not fit."""
+    of_in, out = sum(tiles(x.shape[-1]) for x in given), tiles(made.shape[-1])
+    if 3 * (of_in + out) * made.tile > board.room:
+        raise UnknownForm
+    sizes = (("in", 2 * of_in), ("rows", of_in), ("row joined", out), ("out", 2 * out))
+    return opened("concat", *((name, count, made.tile) for name, count in sizes))
 
 
 def _joined_rows(steps: Steps, given: Sequence[CardOperand], dim: int, made: CardOperand) -> CardOperand:
@@ -57,6 +76,4 @@ def _concat(given: Sequence[CardOperand], made: CardOperand, board: Board) -> Ca
         page = round_up(made.shape[-1] * element_size(made), aligned)
     if 2 * page > board.room:
         raise UnknownForm
-    return program("concat", ("pages", 2, page))
-
-
+    return opened("concat", ("pages", 2, page))

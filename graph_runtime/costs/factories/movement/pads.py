@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ....base.machine.layout import TILE
 from ..buffers import BF16, CardOperand, CardProgram, ceil_div, round_up
-from .steps import L1_ALIGNED, Board, Steps, UnknownForm, element_size, padded, program
+from .steps import L1_ALIGNED, Board, Steps, UnknownForm, element_size, opened, padded
 from .tiling import filled, typecast
 
 _MOST_BARRIERS = 16
@@ -28,11 +28,11 @@ def with_padding(
     x = filled(steps, x)
     if len(x.shape) == 1 or padded(x) == padded(made):
         return x
-    blocks = x.format == "bfp8"
+    blocks = x.format == "bfp8_b"
     if blocks:
         x = typecast(steps, x, replace(x, format=BF16))
     target = replace(made, format=BF16) if blocks else made
-    steps.run(program("pad", ("tiles", 2, target.tile), ("padding", 1, target.tile)), target)
+    steps.run(opened("pad", ("tiles", 2, target.tile), ("padding", 1, target.tile)), target)
     return typecast(steps, target, made) if blocks else made
 
 
@@ -44,4 +44,4 @@ def _padded_rows(x: CardOperand, made: CardOperand, front: int, board: Board) ->
     rows = ceil_div(_BARRIER, page)
     barriers = min(max((board.room - board.l1 // 2) // (rows * page), 1), _MOST_BARRIERS)
     paddings = 2 if front or page % board.dram_aligned else 1
-    return program("pad", ("rows", barriers * rows, page), ("padding", paddings, of_dram))
+    return opened("pad", ("rows", barriers * rows, page), ("padding", paddings, of_dram))

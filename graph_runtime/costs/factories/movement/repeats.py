@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from ....base.machine.layout import DRAM, TILE
 from ..buffers import CardOperand, CardProgram
-from .places import to_memory
-from .steps import Board, Steps, UnknownForm, element_size, program
+from .relocations import to_memory
+from .steps import Board, Steps, UnknownForm, element_size, opened
 from .tiling import in_rows, to_rows, to_tiles
 
 _BATCH = 4  # pages that a core reads at once
@@ -28,7 +28,7 @@ def repeated(steps: Steps, x: CardOperand, times: Sequence[int], made: CardOpera
         raise UnknownForm
     ends = x.shape[-2:]
     rows = x.layout == TILE and any(s % 32 for s in ends) and max(times[-2:]) > 1
-    if rank > 4 or (x.format in ("bfp8",) and (rows or x.layout != TILE)):
+    if rank > 4 or (x.format in ("bfp8_b",) and (rows or x.layout != TILE)):
         return _older(steps, x, times, made)
     return _generated(steps, x, times, made, rows)
 
@@ -36,7 +36,7 @@ def repeated(steps: Steps, x: CardOperand, times: Sequence[int], made: CardOpera
 def _generated(
     steps: Steps, x: CardOperand, times: Sequence[int], made: CardOperand, rows: bool
 ) -> CardOperand:
-    board, given = steps.board, x
+    board = steps.board
     between = x.memory
     if x.sharded and (rows or not _even(x)):
         between = DRAM
@@ -95,12 +95,14 @@ def _repeat(x: CardOperand, made: CardOperand, dim: int, times: int, board: Boar
     tiles are written to L1 as often as needed. ``dim``: of the shape as rank 4."""
     if x.layout == TILE:
         direct = dim < 2 and made.on_l1 and made.scheme != "block"
-        return program("repeat", ("pages", 1 if direct else 2 * _BATCH, x.tile if direct else board.page(made)))
+        return opened(
+            "repeat", ("pages", 1 if direct else 2 * _BATCH, x.tile if direct else board.page(made))
+        )
     slot = max(board.page(x), board.page(made))
     most = board.room // slot
     if not most:
         raise UnknownForm
-    return program("repeat", ("pages", 1 if most == 1 else 2 * min(_BATCH, most // 2), slot))
+    return opened("repeat", ("pages", 1 if most == 1 else 2 * min(_BATCH, most // 2), slot))
 
 
 def _older(steps: Steps, x: CardOperand, times: Sequence[int], made: CardOperand) -> CardOperand:
@@ -127,10 +129,8 @@ def _older_repeat(x: CardOperand, last: bool) -> CardProgram:
     """Buffers of data_movement/repeat/device/repeat_program_factory_{last,higher}_dim.cpp: a row twice; along
     the last dimension, as many rows as end at 16 bytes."""
     if x.layout == TILE:
-        return program("repeat", ("tile", 1, x.tile + 2 * _NOC_READ))
+        return opened("repeat", ("tile", 1, x.tile + 2 * _NOC_READ))
     row = x.shape[-1] * element_size(x)
     if last:
         row *= next(n for n in (1, 2, 4, 8, 16) if not row * n % 16)
-    return program("repeat", ("rows", 2, row + 2 * _NOC_READ))
-
-
+    return opened("repeat", ("rows", 2, row + 2 * _NOC_READ))

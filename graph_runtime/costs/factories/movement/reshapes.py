@@ -10,12 +10,12 @@ import numpy as np
 
 from ....base.machine.layout import DRAM, TILE
 from ..buffers import BF16, CardOperand, CardProgram
-from .places import same_place, sharded, to_memory, unsharded
-from .steps import L1_ALIGNED, Board, Steps, UnknownForm, element_size, program
+from .relocations import same_place, sharded, to_memory, unsharded
+from .steps import L1_ALIGNED, Board, Steps, UnknownForm, element_size, opened
 from .tiling import filled, typecast
 
 _SLOTS = 8  # rows of a result that a core writes before it waits, if rows are not aligned
-_BLOCKS = ("bfp8", "bfp4")
+_BLOCKS = ("bfp8_b", "bfp4_b")
 
 
 def reshaped(steps: Steps, x: CardOperand, made: CardOperand) -> CardOperand:
@@ -72,14 +72,14 @@ def _rows(x: CardOperand, made: CardOperand, board: Board) -> CardProgram:
     kernels = 2 if (not of_in % out or not out % of_in) and (whole or made.memory != DRAM) else 1
     most = (board.room - 2 * read * kernels) // (slot * kernels)
     slots = 1 if whole and not of_in % L1_ALIGNED else max(1, min(_SLOTS, most))
-    return program("reshape", ("rows in", 2 * kernels, read), ("rows out", kernels * slots, slot))
+    return opened("reshape", ("rows in", 2 * kernels, read), ("rows out", kernels * slots, slot))
 
 
 def _tiled(x: CardOperand, made: CardOperand) -> CardProgram:
     """Buffers of data_movement/reshape_view/device/reshape_tiled_program_factory.cpp: a page of the map from
     elements to elements, a tile, and a scratchpad of a tile."""
     entries = _entries(_of_rank_3(x.shape), _of_rank_3(made.shape))
-    return program("reshape", ("map", 1, 16 * entries), ("in", 1, x.tile), ("tile", 1, made.tile))
+    return opened("reshape", ("map", 1, 16 * entries), ("in", 1, x.tile), ("tile", 1, made.tile))
 
 
 def _of_rank_3(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -135,5 +135,3 @@ def _runs(starts: np.ndarray, size: tuple[int, int], across: int, rows: int, col
 def _in_faces(row: np.ndarray, col: np.ndarray) -> np.ndarray:
     """Places of elements in a tile, whose faces of 16x16 elements follow each other."""
     return (row // 16 * 2 + col // 16) * 256 + row % 16 * 16 + col % 16
-
-

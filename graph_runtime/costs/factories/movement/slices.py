@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 
 from ....base.machine.layout import L1, TILE
 from ..buffers import CardOperand, CardProgram, CircularBuffer, ceil_div, round_up
-from .places import to_memory
-from .steps import L1_ALIGNED, Board, Steps, UnknownForm, element_size, program
+from .relocations import to_memory
+from .steps import L1_ALIGNED, Board, Steps, UnknownForm, element_size, opened
 from .tiling import in_rows, to_rows, to_tiles
 
 _MOST_READ = 4096  # bytes that a core reads from DRAM before it waits
 
 
 @dataclass(frozen=True)
-class Cut:
+class SliceBounds:
     """The elements of a slice: from ``begin`` to before ``end`` in steps of ``step``, for each dimension."""
 
     begin: tuple[int, ...]
@@ -32,7 +32,7 @@ class Cut:
         return any(s != 1 for s in self.step)
 
 
-def sliced(steps: Steps, x: CardOperand, cut: Cut, made: CardOperand) -> CardOperand:
+def sliced(steps: Steps, x: CardOperand, cut: SliceBounds, made: CardOperand) -> CardOperand:
     """Steps of slice (data_movement/slice/slice.cpp): tiles that are not cut at tiles are sliced as rows."""
     if not x.shape or (cut.shape == x.shape and not any(cut.begin)):
         return to_memory(steps, x, made)
@@ -52,7 +52,7 @@ def sliced(steps: Steps, x: CardOperand, cut: Cut, made: CardOperand) -> CardOpe
     return to_tiles(steps, part, made)
 
 
-def _by_way_of_l1(steps: Steps, x: CardOperand, cut: Cut, made: CardOperand) -> CardOperand:
+def _by_way_of_l1(steps: Steps, x: CardOperand, cut: SliceBounds, made: CardOperand) -> CardOperand:
     plain = CardOperand(x.shape, x.format, x.layout, L1)
     x = to_memory(steps, x, plain) if _badly_cut(x, made, cut) else x
     part = made if made.on_l1 and not made.sharded else replace(plain, shape=cut.shape)
@@ -60,7 +60,7 @@ def _by_way_of_l1(steps: Steps, x: CardOperand, cut: Cut, made: CardOperand) -> 
     return to_memory(steps, part, made)
 
 
-def _badly_cut(x: CardOperand, made: CardOperand, cut: Cut) -> bool:
+def _badly_cut(x: CardOperand, made: CardOperand, cut: SliceBounds) -> bool:
     """Whether sharded rows are made interleaved before they are sliced."""
     if not x.sharded:
         return False
@@ -77,11 +77,11 @@ def _rows_badly_cut(made: CardOperand, x: CardOperand) -> bool:
     return bool(x.shape[-1] % 32 or made.shard[1] * made.element % L1_ALIGNED)
 
 
-def _slice(x: CardOperand, made: CardOperand, cut: Cut, board: Board) -> CardProgram:
+def _slice(x: CardOperand, made: CardOperand, cut: SliceBounds, board: Board) -> CardProgram:
     """Buffers of data_movement/slice/device/slice_program_factory_{tile,rm,rm_stride,rm_sharded}.cpp."""
     counts = ("place", 1, 4 * len(x.shape))
     if x.layout == TILE:
-        return program("slice", ("tiles", 2, x.tile), counts)
+        return opened("slice", ("tiles", 2, x.tile), counts)
     element = element_size(x)
     aligned = max(board.aligned(x.memory), board.aligned(made.memory))
     start = cut.begin[-1] * element
@@ -90,7 +90,7 @@ def _slice(x: CardOperand, made: CardOperand, cut: Cut, board: Board) -> CardPro
         buffers = [CircularBuffer(name, y.shard[0], board.page(y), borrowed=y.on_l1) for y, name in names]
         return CardProgram.of("slice", buffers)
     if cut.strided:
-        return program("slice", ("rows", 2, round_up(x.shape[-1] * element, aligned)))
+        return opened("slice", ("rows", 2, round_up(x.shape[-1] * element, aligned)))
     row = cut.shape[-1] * element
     apart = 2 if start % board.aligned(x.memory) else 1
     page = round_up(row, aligned * apart)
@@ -99,7 +99,7 @@ def _slice(x: CardOperand, made: CardOperand, cut: Cut, board: Board) -> CardPro
     rows = math.prod(cut.shape[:-1])
     each = round_up(ceil_div(rows, board.cores), 32)
     reads = each // _merged(each, round_up(row, aligned))
-    return program("slice", ("rows", 2 * reads, page), counts)
+    return opened("slice", ("rows", 2 * reads, page), counts)
 
 
 def _merged(rows: int, row: int) -> int:
@@ -119,11 +119,13 @@ def split(
     dimension, else a slice for each part. ``made``: a part; all parts have its memory. ``grid``: cores across
     and down."""
     if len(sizes) > 1 and x.layout == TILE and _one_program(x, sizes, dim, grid):
-        steps.run(program("split", ("tiles", 2, x.tile)), made)
+        steps.run(opened("split", ("tiles", 2, x.tile)), made)
         return
     if x.on_l1 and not made.on_l1 and len(sizes) > 2:
         x = to_memory(steps, x, CardOperand(x.shape, x.format, x.layout, made.memory))
     if len(set(sizes)) == 1 and len(sizes) > _MOST_PARTS:
+        if made.on_l1:
+            raise UnknownForm
         for at in range(0, len(sizes), _MOST_PARTS):
             some = sizes[at : at + _MOST_PARTS]
             shape = tuple(sum(some) if d == dim else n for d, n in enumerate(x.shape))
@@ -149,7 +151,7 @@ def _part(steps: Steps, x: CardOperand, at: int, size: int, dim: int, made: Card
     begin = tuple(at if d == dim else 0 for d in range(len(x.shape)))
     end = tuple(at + size if d == dim else n for d, n in enumerate(x.shape))
     with steps.alone(made):
-        sliced(steps, x, Cut(begin, end, (1,) * len(x.shape)), made)
+        sliced(steps, x, SliceBounds(begin, end, (1,) * len(x.shape)), made)
 
 
 def _one_program(x: CardOperand, sizes: Sequence[int], dim: int, grid: tuple[int, int]) -> bool:

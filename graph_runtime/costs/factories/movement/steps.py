@@ -69,7 +69,7 @@ def padded(x: CardOperand) -> tuple[int, ...]:
     return (*rest, round_up(rows, 32), round_up(cols, 32))
 
 
-def program(name: str, *sizes: tuple[str, int, int]) -> CardProgram:
+def opened(name: str, *sizes: tuple[str, int, int]) -> CardProgram:
     """A card program of buffers (name, pages, bytes of a page)."""
     return CardProgram.of(name, [CircularBuffer(*size) for size in sizes])
 
@@ -97,8 +97,6 @@ class Steps:
         """Free tensors that earlier steps made; other tensors are left alone."""
         gone = [id(x) for x in tensors]
         self._held = [(x, held) for x, held in self._held if id(x) not in gone]
-
-
 
     @contextmanager
     def alone(self, kept: CardOperand) -> Iterator[None]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ....base.machine.layout import ROW_MAJOR, TILE
 from ..buffers import BF16, CardOperand, CardProgram, CircularBuffer, ceil_div, tile_bytes, tiles
 from ..moves import tilized, untilized
-from .steps import Board, Steps, UnknownForm, padded, program
+from .steps import Board, Steps, UnknownForm, opened, padded
 
 _WIDE_ROW = 32  # tiles of a row, beyond which ttnn cuts rows into blocks
 _WIDEST_CODEGEN = 800_000 // (2 * 2048)  # tiles of a row
@@ -20,7 +20,7 @@ def is_whole(x: CardOperand) -> bool:
 
 def in_rows(x: CardOperand) -> CardOperand:
     """The tensor in rows. Block formats become bf16."""
-    format = BF16 if x.format in ("bfp8", "bfp4") else x.format
+    format = BF16 if x.format in ("bfp8_b", "bfp4_b") else x.format
     return replace(x, layout=ROW_MAJOR, format=format)
 
 
@@ -31,7 +31,7 @@ def in_tiles(x: CardOperand, format: str = "") -> CardOperand:
 def to_tiles(steps: Steps, x: CardOperand, made: CardOperand) -> CardOperand:
     """Steps of tilize and tilize_with_val_padding (data_movement/tilize*/device): a row of tiles of each."""
     _check_width(x, made, steps.board)
-    if x.sharded and (x.scheme == "width" or not is_whole(made) or not x.on_l1):
+    if x.sharded and (not is_whole(made) or not x.on_l1):
         raise UnknownForm
     return steps.run(tilized(x, made), made)
 
@@ -41,7 +41,7 @@ def to_rows(steps: Steps, x: CardOperand, made: CardOperand, direct: bool = Fals
     and bfp8 that are not sharded go to the generated kernels, if these take the tensor's padding."""
     _check_width(x, x, steps.board)
     whole, plain = is_whole(x), not x.sharded and not made.sharded
-    if plain and (whole or (direct and x.format == BF16)) and x.format in (BF16, "bfp8"):
+    if plain and (whole or (direct and x.format == BF16)) and x.format in (BF16, "bfp8_b"):
         return steps.run(_codegen(x, made, steps.board), made)
     if whole:
         return steps.run(untilized(x, made, steps.board.cores), made)
@@ -49,7 +49,7 @@ def to_rows(steps: Steps, x: CardOperand, made: CardOperand, direct: bool = Fals
         raise UnknownForm
     across = tiles(x.shape[-1])
     sizes = ("in", across, x.tile), ("out", across, tile_bytes(made.format))
-    return steps.run(program("untilize with unpadding", *sizes), made)
+    return steps.run(opened("untilize with unpadding", *sizes), made)
 
 
 def _codegen(x: CardOperand, made: CardOperand, board: Board) -> CardProgram:
@@ -66,7 +66,7 @@ def _codegen(x: CardOperand, made: CardOperand, board: Board) -> CardProgram:
     out = tile_bytes(made.format)
     if across > _WIDEST_CODEGEN or 4 * unit * max(x.tile, out) > board.room:
         raise UnknownForm
-    return program("untilize", ("in", 2 * unit, x.tile), ("out", 2 * unit, out))
+    return opened("untilize", ("in", 2 * unit, x.tile), ("out", 2 * unit, out))
 
 
 def _check_width(x: CardOperand, y: CardOperand, board: Board) -> None:
@@ -85,10 +85,10 @@ def filled(steps: Steps, x: CardOperand) -> CardOperand:
     masks = sum(bool(size % 32) for size in (1, *x.shape)[-2:])
     if not masks:
         return x
-    blocks = x.format in ("bfp8", "bfp4")
+    blocks = x.format in ("bfp8_b", "bfp4_b")
     found = typecast(steps, x, replace(x, format=BF16)) if blocks else x
     tile = found.tile
-    steps.run(program("fill padding", ("in", 2, tile), ("masks", masks, tile), ("out", 2, tile)), None)
+    steps.run(opened("fill padding", ("in", 2, tile), ("masks", masks, tile), ("out", 2, tile)), None)
     return typecast(steps, found, replace(x)) if blocks else found
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from ....base.machine.layout import L1, TILE
 from ..buffers import BF16, CardOperand, CardProgram, CircularBuffer, round_up
-from .places import to_memory
-from .steps import Board, Steps, UnknownForm, element_size, program
+from .relocations import to_memory
+from .steps import Board, Steps, UnknownForm, element_size, opened
 from .tiling import typecast
 
 _FACE = 16  # rows and columns of a face
@@ -33,7 +33,7 @@ def permuted(steps: Steps, x: CardOperand, dims: Sequence[int], made: CardOperan
     missing = max(0, 4 - rank)
     order = (*range(missing), *(d + missing for d in dims))
     x = replace(x, shape=of_rank_4(x.shape))
-    cast = x.format == "bfp8" and not x.sharded and order not in ((0, 1, 3, 2), (1, 0, 2, 3), (1, 0, 3, 2))
+    cast = x.format == "bfp8_b" and not x.sharded and order not in ((0, 1, 3, 2), (1, 0, 2, 3), (1, 0, 3, 2))
     target = replace(made, shape=turned_shape(x.shape, order)) if cast else made
     if cast:
         x = typecast(steps, x, replace(x, format=BF16))
@@ -58,7 +58,8 @@ def transposed(steps: Steps, x: CardOperand, first: int, second: int, made: Card
     order[first], order[second] = order[second], order[first]
     ones = x.shape[first] == x.shape[second] == 1 and (x.layout != TILE or max(first, second) < rank - 2)
     if first == second or ones:
-        return x
+        wide = x if x.format != "bfp8_b" else typecast(steps, x, replace(x, format=BF16))
+        return x if wide is x else typecast(steps, wide, made)
     full = of_rank_4(x.shape)
     swap = tuple(order) if rank > 4 else (*range(4 - rank), *(d + 4 - rank for d in order))
     if rank > 4 or swap not in _SWAPS or (x.sharded and x.layout != TILE and x.scheme != "height"):
@@ -66,7 +67,7 @@ def transposed(steps: Steps, x: CardOperand, first: int, second: int, made: Card
     x = replace(x, shape=full)
     if x.sharded:
         return _turned_shards(steps, x, swap, made)
-    if x.format == "bfp8" and _SWAPS[swap] == "hc":
+    if x.format == "bfp8_b" and _SWAPS[swap] == "hc":
         x = typecast(steps, x, replace(x, format=BF16))
         bf16 = _swapped(steps, x, "hc", replace(made, format=BF16))
         return typecast(steps, bf16, made)
@@ -96,11 +97,11 @@ def _swapped(steps: Steps, x: CardOperand, swap: str, made: CardOperand) -> Card
         order = next(order for order, name in _SWAPS.items() if name == swap)
         return steps.run(_permutation(x, order, steps.board), made)
     if swap == "cn":
-        return steps.run(program("transpose", ("pages", 2, x.tile)), made)
+        return steps.run(opened("transpose", ("pages", 2, x.tile)), made)
     if swap == "wh":
-        return steps.run(program("transpose", ("in", 2, x.tile), ("out", 2, x.tile)), made)
+        return steps.run(opened("transpose", ("in", 2, x.tile), ("out", 2, x.tile)), made)
     padding = _FACE * _FACE * element_size(x) if x.shape[1] % 32 else 0
-    return steps.run(program("transpose", ("in", 2, x.tile), ("padding", bool(padding), padding)), made)
+    return steps.run(opened("transpose", ("in", 2, x.tile), ("padding", bool(padding), padding)), made)
 
 
 def _turned_shards(steps: Steps, x: CardOperand, order: tuple[int, ...], made: CardOperand) -> CardOperand:
@@ -136,29 +137,27 @@ def _permutation(x: CardOperand, order: tuple[int, ...], board: Board) -> CardPr
     rank, element = len(order), element_size(x)
     if x.layout != TILE:
         if order[-1] == rank - 1:
-            return program("permute", ("rows", 2, board.page(x)))
+            return opened("permute", ("rows", 2, board.page(x)))
         block = 2 * 32 * 32 * element
-        return program("permute", ("in", 1, block), ("out", 1, block), ("tiles", 1, block))
+        return opened("permute", ("in", 1, block), ("out", 1, block), ("tiles", 1, block))
     if order[-2:] == (rank - 2, rank - 1):
-        return program("permute", ("in", 2, x.tile))
+        return opened("permute", ("in", 2, x.tile))
     if order[-2:] == (rank - 1, rank - 2):
-        return program("permute", ("in", 2, x.tile), ("out", 2, x.tile))
+        return opened("permute", ("in", 2, x.tile), ("out", 2, x.tile))
     rows = x.shape[order[-2]]
     if order[-1] >= rank - 2:
         swaps = order[-1] == rank - 2
-        return program(
+        return opened(
             "permute",
             ("in", 2, x.tile),
             ("padding", bool(rows % 32), _FACE * element),
             ("out", 2 * swaps, x.tile),
         )
     tile = x.tile + max(0, board.aligned(x.memory) - _FACE * element)
-    return program(
+    return opened(
         "permute",
         ("in", 2, tile),
         ("tiles", 2, tile),
         ("out", 2, tile),
         ("padding", bool(rows % 32), _FACE * element),
     )
-
-

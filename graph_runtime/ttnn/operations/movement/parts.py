@@ -4,15 +4,18 @@ repeat."""
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ....base.dtypes import FORMATS
+from ....base.machine.layout import L1
 from ....run.tensors.tensor import Tensor as Handle
 from ...devices import kernels
 from ...errors import Unsupported, called, expect
-from ...memory.configs import MemoryConfig
+from ...memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig
 from ...memory.values import Layout, tiled
 from ...tensors.tensor import Tensor, on_host
 from ..bodies import AnyTensor
@@ -216,7 +219,22 @@ def split(
     expect(sum(split_size) == size, f"split sizes {list(split_size)} must sum to {size}")
     starts = itertools.accumulate(split_size, initial=0)
     at = axis_of(dim, len(x.shape))
+    if memory_config is None and _crowds(x, len(split_size)):
+        memory_config = DRAM_MEMORY_CONFIG
     return [_cut(x, at, start, n, memory_config) for start, n in zip(starts, split_size, strict=False)]
+
+
+_PAGES = 4  # pages of circular buffers that ttnn reckons for each part of a split
+
+
+def _crowds(x: Tensor, parts: int) -> bool:
+    """Whether ttnn puts the parts of an interleaved tensor in L1 into DRAM, because it reckons that they and
+    their circular buffers do not fit (data_movement/split/split.cpp, l1_budget_ok)."""
+    if x._device is None or x.is_sharded() or x._handle.layout.memory != L1 or parts <= 2:
+        return False
+    tile = FORMATS[x.dtype.stored[1]].tile_bytes
+    room = x._device.chip.descriptor.memory(L1).usable
+    return math.prod(x.padded_shape) * tile // 1024 + parts * _PAGES * tile > room
 
 
 @operation("chunk", "slice")
@@ -258,6 +276,8 @@ def concat(
     expect(all(x._handle.dtype == kind for x in found), "the tensors must have one dtype")
     parts = [x._handle for x in found] if groups == 1 else _by_groups(found, at, groups)
     shape = tuple(sum(x.shape[d] for x in found) if d == at else s for d, s in enumerate(first.shape))
+    if output_tensor is None:
+        memory_config = memory_config or DRAM_MEMORY_CONFIG  # even if the tensors lie in L1
     goal = target(first, memory_config, output_tensor)
     return goal.run("concatenate", parts, {"axis": at}, shape)
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....base.machine.layout import TILE
-from ....costs import factories
-from ....costs.factories import CardOperand, CardProgram, CardStage
+from ....costs.factories import CardOperand, CardStage
 from ....costs.factories.movement import (
-    Cut,
+    SliceBounds,
     Steps,
     UnknownForm,
+    cloned,
     joined,
     permuted,
     repeated,
@@ -48,8 +48,8 @@ def _placed(call: Call, steps: Steps, x: CardOperand) -> None:
     to_memory(steps, x, steps.result)
 
 
-def _copied(call: Call) -> CardProgram:
-    return factories.copied(call.first, call.made)
+def _cloned(call: Call, steps: Steps, x: CardOperand) -> None:
+    steps.run(cloned(x, steps.result, steps.board), steps.result)
 
 
 def _laid_out(call: Call, steps: Steps, x: CardOperand) -> None:
@@ -87,7 +87,7 @@ def _expanded(call: Call, steps: Steps, x: CardOperand) -> None:
     repeated(steps, x, [n // m if m else 1 for n, m in zip(shape, before, strict=True)], steps.result)
 
 
-def _cut(call: Call, x: CardOperand) -> Cut:
+def _cut(call: Call, x: CardOperand) -> SliceBounds:
     def numbers(names: Sequence[str], default: Sequence[int]) -> tuple[int, ...]:
         found = next((call.values[name] for name in names if call.values.get(name) is not None), default)
         if isinstance(found, Tensor):
@@ -99,7 +99,7 @@ def _cut(call: Call, x: CardOperand) -> Cut:
     end = numbers(("slice_end", "ends"), x.shape)
     step = numbers(("slice_step", "steps", "step"), (1,) * rank)
     wrapped = (tuple(n + s if n < 0 else n for n, s in zip(at, x.shape, strict=True)) for at in (begin, end))
-    return Cut(*wrapped, step)
+    return SliceBounds(*wrapped, step)
 
 
 def _sliced(call: Call, steps: Steps, x: CardOperand) -> None:
@@ -137,7 +137,7 @@ def _padded(call: Call, steps: Steps, x: CardOperand) -> None:
 TABLE: dict[str, Callable[[Call], Any]] = {
     **dict.fromkeys(("to_memory_config", "interleaved_to_sharded", "reshard"), _stages(_placed)),
     "sharded_to_interleaved": _stages(_placed),
-    **dict.fromkeys(("clone", "copy"), _copied),
+    **dict.fromkeys(("clone", "copy"), _stages(_cloned)),
     **dict.fromkeys(("to_layout", "tilize", "tilize_with_val_padding", "untilize"), _stages(_laid_out)),
     **dict.fromkeys(("tilize_with_zero_padding", "untilize_with_unpadding"), _stages(_laid_out)),
     "permute": _stages(_permuted),
