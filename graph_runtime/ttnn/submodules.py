@@ -19,8 +19,12 @@ from .operations.moreh import softmaxes
 from .programs import configs as program_configs
 from .programs import windows
 from .registry import OPERATIONS
+from .tensors.tensor import Tensor
 
-_BY_KIND = "binary binary_backward creation data_movement matmul normalization reduction ternary unary"
+_BY_KIND = (
+    "binary binary_backward comparison core creation data_movement embedding losses matmul normalization "
+    "reduction ternary ternary_backward unary"
+)
 # names of ttnn.graph that record Python's own calls
 _RECORDS = (
     "enable_python_stack_traces disable_python_stack_traces is_python_stack_trace_enabled "
@@ -75,6 +79,7 @@ def submodules() -> dict[str, ModuleType]:
     memory_reports = {f"{what}MemoryReports": lambda *_: None for what in ("Enable", "Disable")}
     named = _public(mesh_device, opening, chips, memory_views) | memory_reports
     named |= {"DeallocateBuffers": _deallocate, "Device": mesh_device.MeshDevice}
+    named["is_grayskull"] = lambda _: False  # a name of ttnn's before 2026, which packages still ask
     made["device"] = _module("device", "devices", **named)
     kinds = {"ClusterType": chips.ClusterType, "get_cluster_type": lambda: chips.ClusterType.N150}
     made["cluster"] = _module("cluster", "the kind of this machine", **kinds)
@@ -120,7 +125,7 @@ _ROWS = {
 }
 
 
-_PARTS = "core fabric multi_device operations tensor"  # parts of ttnn's extension module that are absent here
+_PARTS = "core fabric operations"  # parts of ttnn's extension module that are absent here
 
 
 def _extension() -> dict[str, ModuleType]:
@@ -128,7 +133,9 @@ def _extension() -> dict[str, ModuleType]:
     operations = _module("_ttnn.deprecated.operations", "older functions: none are served")
     deprecated = _module("_ttnn.deprecated", "older names", operations=operations)
     parts: dict[str, Any] = {name: Absent(f"ttnn._ttnn.{name}") for name in _PARTS.split()}
-    parts |= {"reports": kept, "deprecated": deprecated}
+    of_tensors = _module("_ttnn.tensor", "tensors", Tensor=Tensor, **_public(values, configs))
+    meshes = _module("_ttnn.multi_device", "meshes", **_public(mesh_device, chips))
+    parts |= {"reports": kept, "deprecated": deprecated, "tensor": of_tensors, "multi_device": meshes}
     whole = _module("_ttnn", "the rest of the extension module", **parts)
     return {"_ttnn": whole, "_ttnn.deprecated": deprecated, "_ttnn.reports": kept}
 
@@ -148,6 +155,9 @@ def _operations() -> dict[str, ModuleType]:
         "operations": _module("operations", "the operations", **named, pool=pool, moreh=older),
         "operations.pool": pool,
         "operations.moreh": older,
+        "operations.transformer": _module(
+            "operations.transformer", "attention", **named, **_public(program_configs)
+        ),
         "operations.conv2d": _module("operations.conv2d", "convolutions", **_public(windows)),
         "operations.activations": _module(
             "operations.activations",

@@ -16,6 +16,7 @@ __all__ = [
     "DispatchCoreType",
     "FabricConfig",
     "MeshShape",
+    "Topology",
 ]
 
 
@@ -24,6 +25,7 @@ ClusterType = enum.Enum("ClusterType", "N150 N300 T3K GALAXY TG P100 P150 P300 B
 DispatchCoreType = enum.Enum("DispatchCoreType", "WORKER ETH", start=0)
 DispatchCoreAxis = enum.Enum("DispatchCoreAxis", "ROW COL", start=0)
 FabricConfig = enum.Enum("FabricConfig", "DISABLED FABRIC_1D FABRIC_1D_RING FABRIC_2D", start=0)
+Topology = enum.Enum("Topology", "Linear Ring Mesh Torus")
 
 
 @dataclass(eq=False)

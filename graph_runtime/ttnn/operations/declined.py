@@ -122,7 +122,7 @@ ABSENT = (
     "MatmulMultiCoreReuseMultiCastBatchedDRAMShardedProgramConfig MeshCoordinateRangeSet MeshCoreCoord "
     "MeshEvent MeshId MeshProgramDescriptor MeshSocket NOC NOC_MODE OverlappedTensor QueueId Rank "
     "ReaderConfigDescriptor ReduceType RuntimeArgs RuntimeArgsColProxy Size SlidingWindowParallelConfig "
-    "Topology distributed_context_get_size distributed_context_barrier distributed_context_get_rank "
+    "distributed_context_get_size distributed_context_barrier distributed_context_get_rank "
     "enable_asynchronous_slow_dispatch visualize_mesh_device get_tt_fabric_max_payload_size_bytes "
     "get_tt_fabric_packet_header_size_bytes dram_prefetcher DispatchAlgorithm "
     "GlobalCircularBuffer LayerNormType LayerNormProgramConfig LayerNormInputs "

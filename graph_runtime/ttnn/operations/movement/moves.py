@@ -40,6 +40,14 @@ def deallocate(tensor: AnyTensor, force: bool = True) -> None:
     tensor.deallocate(force)
 
 
+def shared(tensor: Tensor) -> Tensor:
+    """Another tensor on the memory of ``tensor``: each is deallocated for itself, the memory with the last or
+    by force."""
+    made = target(device_tensor(tensor), tensor._config).wrap(tensor._handle.alias(), tensor._padding)
+    made.tile = tensor.tile
+    return made
+
+
 def moved(tensor: Tensor, config: MemoryConfig, dtype: DataType | None = None) -> Tensor:
     x = device_tensor(tensor)
     goal = target(x, config, None, dtype)
@@ -126,8 +134,10 @@ def sharded_to_interleaved(
     memory_config: MemoryConfig | None = None,
     output_dtype: DataType | None = None,
 ) -> Tensor:
-    """The values interleaved over the banks of a memory, DRAM by default."""
-    expect(input_tensor.is_sharded(), "Input tensor must be sharded")
+    """The values interleaved over the banks of a memory, DRAM by default; a tensor that is not sharded is the
+    result itself, wherever it lies."""
+    if not input_tensor.is_sharded():
+        return shared(input_tensor)
     return moved(input_tensor, memory_config or DRAM_MEMORY_CONFIG, output_dtype)
 
 
