@@ -61,6 +61,16 @@ def test_operations_are_the_events_of_a_simulated_run(written):
     assert dict(rows(database, "SELECT * FROM report_metadata"))["times"].startswith("simulated: ")
 
 
+def test_an_input_that_comes_to_a_board_is_no_operation(tmp_path):
+    b = gr.GraphBuilder()
+    b.output(b.op("relu", b.input("x", (32, 32), device="tt:0"), name="act", device="tt:0"))
+    write_report(tmp_path, gr.prepare(gr.load_graph(b.to_json()), devices=["cpu:0", "tt:0"]).plan, "net")
+    with sqlite3.connect(tmp_path / "db.sqlite") as database:
+        assert {name for (name,) in rows(database, "SELECT name FROM nodes")} >= {"act"}
+        assert not rows(database, "SELECT name FROM nodes WHERE name = 'x'")
+    database.close()
+
+
 def test_tensors_have_the_places_of_the_plan(written):
     planned, _, database = written
     eid = int(planned.graph.row_ptr[planned.graph.names.index("mm")])

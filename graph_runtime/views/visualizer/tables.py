@@ -92,16 +92,20 @@ def op_name(node: NodeView) -> str:
 
 
 class Rows:
-    """The rows of each table. An operation is an event of the timeline's first run, numbered from 1 in the
-    plan's order; a tensor is an entry that an operation reads or makes, numbered by its eid."""
+    """The rows of each table. An operation is an event of the timeline's first run at which a node calls a
+    function, numbered from 1 in the plan's order; a tensor is an entry that an operation reads or makes, numbered by its eid."""
 
     def __init__(self, timeline: Timeline, compared: Mapping[str, tuple[Sequence[ComparedValue], float]]):
         self.timeline, self.compared = timeline, compared
         self.plan: Plan = timeline.plan
         self.places = Places(self.plan)
         first = np.flatnonzero(timeline.run == 0)
-        self.events = first[np.argsort(timeline.nid[first], kind="stable")].tolist()
-        self.nodes = [self.plan.graph.node(int(timeline.nid[at])) for at in self.events]
+        ordered = first[np.argsort(timeline.nid[first], kind="stable")].tolist()
+        found = ((at, self.plan.graph.node(int(timeline.nid[at]))) for at in ordered)
+        called = [
+            (at, node) for at, node in found if node.func is not None
+        ]  # not an input that comes to a board
+        self.events, self.nodes = [at for at, _ in called], [node for _, node in called]
         self.operation = {node.nid: number for number, node in enumerate(self.nodes, 1)}
         self.tensors = sorted({eid for node in self.nodes for eid in (*node.inputs, *node.outputs)})
 
