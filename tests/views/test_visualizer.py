@@ -6,6 +6,7 @@ import csv
 import json
 import sqlite3
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -62,13 +63,15 @@ def test_operations_are_the_events_of_a_simulated_run(written):
 
 
 def test_an_input_that_comes_to_a_board_is_no_operation(tmp_path):
-    b = gr.GraphBuilder()
-    b.output(b.op("relu", b.input("x", (32, 32), device="tt:0"), name="act", device="tt:0"))
-    write_report(tmp_path, gr.prepare(gr.load_graph(b.to_json()), devices=["cpu:0", "tt:0"]).plan, "net")
+    digits = Path(__file__).parents[2] / "examples" / "digits"
+    command = ["run", str(digits / "graph.json"), "--params", str(digits / "params.bin"), "--device", "cpu:0"]
+    command += ["--device", "tt:0", "--place", "conv*=tt:0", "--input", "image=random"]
+    assert main([*command, "--visualizer", str(tmp_path)]) == 0
     with sqlite3.connect(tmp_path / "db.sqlite") as database:
-        assert {name for (name,) in rows(database, "SELECT name FROM nodes")} >= {"act"}
-        assert not rows(database, "SELECT name FROM nodes WHERE name = 'x'")
+        names = {name for (name,) in rows(database, "SELECT name FROM nodes")}
     database.close()
+    assert "conv1" in names
+    assert "image" not in names
 
 
 def test_tensors_have_the_places_of_the_plan(written):

@@ -93,7 +93,8 @@ def op_name(node: NodeView) -> str:
 
 class Rows:
     """The rows of each table. An operation is an event of the timeline's first run at which a node calls a
-    function, numbered from 1 in the plan's order; a tensor is an entry that an operation reads or makes, numbered by its eid."""
+    function, numbered from 1 in the plan's order; a tensor is an entry that an operation reads or makes,
+    numbered by its eid."""
 
     def __init__(self, timeline: Timeline, compared: Mapping[str, tuple[Sequence[ComparedValue], float]]):
         self.timeline, self.compared = timeline, compared
@@ -101,11 +102,9 @@ class Rows:
         self.places = Places(self.plan)
         first = np.flatnonzero(timeline.run == 0)
         ordered = first[np.argsort(timeline.nid[first], kind="stable")].tolist()
-        found = ((at, self.plan.graph.node(int(timeline.nid[at]))) for at in ordered)
-        called = [
-            (at, node) for at, node in found if node.func is not None
-        ]  # not an input that comes to a board
-        self.events, self.nodes = [at for at, _ in called], [node for _, node in called]
+        nodes = {at: self.plan.graph.node(int(timeline.nid[at])) for at in ordered}
+        self.events = [at for at in ordered if nodes[at].func is not None]  # an input comes to a board
+        self.nodes = [nodes[at] for at in self.events]
         self.operation = {node.nid: number for number, node in enumerate(self.nodes, 1)}
         self.tensors = sorted({eid for node in self.nodes for eid in (*node.inputs, *node.outputs)})
 
