@@ -31,6 +31,7 @@ from .operations import (  # noqa: F401  (each makes its operations)
     complex_tensors,
     creation,
     elementwise,
+    experts,
     gradients,
     images,
     indexing,

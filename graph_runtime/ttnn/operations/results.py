@@ -9,7 +9,7 @@ from ...base.machine.layout import Layout as Placed
 from ...ir.ops.registry import require
 from ...run.tensors.tensor import Tensor as Handle
 from ..devices import kernels
-from ..devices.mesh_device import MeshDevice
+from ..devices.mesh_device import MeshDevice, of_blackhole
 from ..devices.wide_value import WideValue
 from ..errors import Unsupported, called, expect, failed, mistaken
 from ..memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig
@@ -40,6 +40,13 @@ def tiled_input(tensor: Any, text: str, what: str = "input tensor") -> Tensor:
     found = device_tensor(tensor, what)
     expect(found.layout is Layout.TILE, text)
     return found
+
+
+def on_blackhole(tensor: Tensor, text: str) -> None:
+    """Raise RuntimeError with ``text`` unless the tensor's board is a Blackhole, for functions that the
+    release has for this board alone."""
+    assert tensor._device is not None
+    expect(of_blackhole(tensor._device.chip), text)
 
 
 class Target:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graph_runtime.compat import ttnn
 
-E, T = ttnn.experimental, ttnn.transformer
+E, P = ttnn.experimental, ttnn.experimental.deepseek_prefill
 
 
 def rows(t, name, shape, dtype="FLOAT32"):
@@ -38,7 +38,64 @@ def separate(t):
     )
 
 
+def grouped(t, experts=256, **given):
+    return P.moe_grouped_topk(
+        t("scores", [1, 1, 32, experts], "FLOAT32"), t("bias", [1, 1, 32, experts], "FLOAT32"), **given
+    )
+
+
+def gate(t, experts=256, **given):
+    return E.deepseek_grouped_gate(t("scores", [1, 1, 32, experts]), t("bias", [1, 1, 32, experts]), **given)
+
+
+def hashed(t):
+    ids = t("input_ids", [1, 32], "UINT32", "ROW_MAJOR")
+    table = t("tid2eid", [8, 8], "UINT16", "ROW_MAJOR")
+    return P.moe_hash_gate(t("scores", [1, 1, 32, 64], "FLOAT32"), ids, table, n_activated_experts=4)
+
+
+def counted(t, tokens=64, columns=4):
+    mask = t("expert_mask", [8], "INT32", "ROW_MAJOR")
+    return P.masked_bincount(t("input_tensor", [tokens, 4], "UINT16"), mask, 8, columns)
+
+
+def routed(t, experts=128):
+    x, weight, bias = t("input_tensor", [32, 64]), t("weight_tensor", [64, 128]), t("bias_tensor", [32, 128])
+    return E.topk_router_gpt(x, weight_tensor=weight, bias_tensor=bias, num_experts=experts)
+
+
+def first_expert(t, width=64, k=32):
+    masks = t("expert_mask_tensor", [1, 1, 1, width]), t("topk_mask_tensor", [1, 1, 1, 32])
+    return ttnn.moe(t("input_tensor", [1, 1, 32, width]), *masks, k)
+
+
+def remapped(t):
+    mapping = rows(t, "expert_mapping_tensor", [1, 1, 8, 1], "UINT16")
+    metadata = rows(t, "expert_metadata_tensor", [1, 1, 16, 2], "UINT16")
+    return ttnn.moe_expert_token_remap(rows(t, "topk_tensor", [1, 1, 16, 8], "BFLOAT16"), mapping, metadata)
+
+
+def combined(t):
+    x, weights = rows(t, "combine_output", [1, 32, 4, 64]), rows(t, "weights", [1, 32, 4, 1])
+    table = rows(t, "expert_dispatch_table", [8], "INT32")
+    return P.post_combine_reduce(x, weights, rows(t, "indices", [1, 32, 4, 1], "UINT16"), table, expert_dim=2)
+
+
 INSIDE = {
+    "experimental.deepseek_prefill.moe_grouped_topk": grouped,
+    "experimental.deepseek_grouped_gate": gate,
+    "experimental.deepseek_prefill.moe_hash_gate": hashed,
+    "experimental.deepseek_prefill.masked_bincount": counted,
+    "experimental.topk_router_gpt": routed,
+    "moe": first_expert,
+    "moe_routing_remap": lambda t: ttnn.moe_routing_remap(
+        rows(t, "routing_weights_tensor", [1, 32]), 4, 1, 0
+    ),
+    "moe_expert_token_remap": remapped,
+    "experimental.deepseek_prefill.post_combine_reduce": combined,
+    "experimental.fast_reduce_nc_split": lambda t: E.fast_reduce_nc_split(
+        t("input", [2, 2, 32, 64]), dim=1, split_output_width=32
+    ),
     "experimental.fft": lambda t: E.fft(rows(t, "input_real", [2, 64])),
     "experimental.ifft": lambda t: E.ifft(
         rows(t, "spectrum_real", [2, 64]),
@@ -82,7 +139,32 @@ ALIKE = "both parts have one type and one shape"
 SHORT = "rows have at least 2 elements"
 BATCH = "rows of a power of two are a power of two in number"
 SEVEN = "a batch of 7 to 9, unless in shards"
+TOPK, GATE = "experimental.deepseek_prefill.moe_grouped_topk", "experimental.deepseek_grouped_gate"
+COUNT = "experimental.deepseek_prefill.masked_bincount"
 OUTSIDE = {
+    (TOPK, "n_groups is 1 or 8"): (lambda t: grouped(t, n_groups=4), grouped),
+    (TOPK, "8 groups have 256 experts"): (
+        lambda t: grouped(t, 128),
+        lambda t: grouped(t, 128, n_groups=1, topk_groups=1),
+    ),
+    (TOPK, "topk_groups is 4 of 8 groups, 1 of 1"): (lambda t: grouped(t, topk_groups=3), grouped),
+    (GATE, "n_groups is 8"): (lambda t: gate(t, n_groups=4), gate),
+    (GATE, "8 groups have 256 experts"): (lambda t: gate(t, 128), gate),
+    (GATE, "summed_experts_per_group is 2"): (lambda t: gate(t, summed_experts_per_group=3), gate),
+    (GATE, "topk_groups is 4"): (lambda t: gate(t, topk_groups=3), gate),
+    (GATE, "n_activated_experts is 8"): (lambda t: gate(t, n_activated_experts=6), gate),
+    (COUNT, "a multiple of 64 tokens"): (lambda t: counted(t, 32), lambda t: counted(t, 128)),
+    (COUNT, "0 < num_experts_per_token <= the columns"): (lambda t: counted(t, 64, 5), counted),
+    ("experimental.topk_router_gpt", "num_experts is 128"): (lambda t: routed(t, 64), routed),
+    ("moe", "k is 32"): (lambda t: first_expert(t, k=16), first_expert),
+    ("moe", "the last dimension is a power of two of at least 64"): (
+        lambda t: first_expert(t, 96),
+        lambda t: first_expert(t, 128),
+    ),
+    ("experimental.fast_reduce_nc_split", "dim is 0 or 1 of a rank of 4"): (
+        lambda t: E.fast_reduce_nc_split(t("input", [2, 2, 32, 64]), dim=2, split_output_width=32),
+        lambda t: E.fast_reduce_nc_split(t("input", [2, 2, 32, 64]), dim=0, split_output_width=32),
+    ),
     ("experimental.fft", SHORT): (
         lambda t: E.fft(rows(t, "input_real", [2, 1])),
         lambda t: E.fft(rows(t, "input_real", [2, 2])),

@@ -139,15 +139,22 @@ def chunked(
     """Attention over caches in pages. Queries [b, h, s, d] begin at a given position of the sequence; each
     sees the keys up to its own position, included."""
     k, v = (paged(x, page_table_tensor) for x in (input_tensor_k, input_tensor_v))
-    count = input_tensor_q.shape[2]
-    own = k.scalar(np.arange(count, dtype=np.int32).reshape(1, 1, count, 1), "int32")
     if chunk_start_idx_tensor is not None:
         start = chunk_start_idx_tensor.int32().reshape((1, 1, 1, 1))
     else:
         start = k.scalar(int(chunk_start_idx or 0), "int32")
-    mask = _mask(k.shape[2], own + start)
-    words = numerics(compute_kernel_config, MathFidelity.HiFi2)
-    return attend(input_tensor_q, k, v, mask, scale, words)
+    return chunk_attended(input_tensor_q, k, v, start, scale, compute_kernel_config)
+
+
+def chunk_attended(
+    q: WideValue, k: WideValue, v: WideValue, start: WideValue, scale: float | None, config: Any
+) -> WideValue:
+    """Attention of queries that begin at the position ``start``; each sees the keys up to its own position,
+    included."""
+    count = q.shape[2]
+    own = k.scalar(np.arange(count, dtype=np.int32).reshape(1, 1, count, 1), "int32")
+    words = numerics(config, MathFidelity.HiFi2)
+    return attend(q, k, v, _mask(k.shape[2], own + start), scale, words)
 
 
 @operation("transformer.joint_scaled_dot_product_attention", "concatenate, attention, slice")

@@ -17,7 +17,7 @@ from ...memory.values import TILE_SIZE, DataType, Layout
 from ...tensors.tensor import Tensor
 from ..bodies import TiledTensor, TiledValue
 from ..operation import operation
-from ..results import target
+from ..results import on_blackhole, target
 
 __all__ = ["QkvCausalConv1dSiluProgramConfig"]
 
@@ -99,6 +99,7 @@ def affine_exclusive_scan(
 ) -> Tensor:
     """The state [b g, k, v] before each group, whose transition is S -> a S + b; the first group of each head
     has the initial state [b, k, v]."""
+    on_blackhole(a, "affine_exclusive_scan is only supported on Blackhole architecture, got wormhole_b0")
     _check_groups(a, groups_per_head, local_rows)
     _check_start(actual_start, local_rows, actual_end)
     left, right = _grouped(a._value, groups_per_head), _grouped(b, groups_per_head)
@@ -122,6 +123,8 @@ def chain_affine_transforms(
 ) -> tuple[Tensor, Tensor]:
     """(the state before this chip's part of the sequence, the state after all parts): on one chip the initial
     state S [b, k, v] and A S + B, where ``transforms`` [1, b, k, k + v] has A and B side by side."""
+    text = "chain_affine_transforms is only supported on Blackhole architecture, got wormhole_b0"
+    on_blackhole(initial_state, text)
     expect(transforms.shape[0] == 1, f"{transforms.shape[0]} transitions for one chip")
     both, state = transforms[0], initial_state._value
     size = state.shape[1]
