@@ -182,7 +182,9 @@ class OpImporter:
         if self.lifted:
             values, op = self._lift(values, op)
         outer = self.tape.what
-        made = found(HloContext(self, op, values, scope))
+        context = HloContext(self, op, values, scope)
+        made = found(context)
+        context.check_taken()
         self.tape.what = outer
         results = [made] if isinstance(made, TapeValue) else list(made)
         got = [value.type for value in results]

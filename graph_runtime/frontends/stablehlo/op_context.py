@@ -55,7 +55,8 @@ class HloContext(Emitting):
     def __init__(
         self, importer: Converting, op: HloOp, inputs: Sequence[TapeValue], scope: MutableMapping[str, Any]
     ):
-        self.importer, self.tape, self.node, self.inputs = importer, importer.tape, op, inputs
+        self.importer, self.tape, self.node = importer, importer.tape, op
+        self._inputs, self._taken = inputs, 0
         self.what = op.name
         self.types = [kind for kind in op.types if isinstance(kind, TensorType)]
         self._scope = scope
@@ -67,11 +68,23 @@ class HloContext(Emitting):
 
     # ---------------------------------------------------------------- operands and results
 
+    @property
+    def inputs(self) -> Sequence[TapeValue]:
+        """All operands, for an op that takes any number of them."""
+        self._taken = len(self._inputs)
+        return self._inputs
+
     def input(self, index: int) -> TapeValue:
         """An operand. Raises UnsupportedOpError if the op lacks it."""
-        if index >= len(self.inputs):
-            self.fail(f"operand {index} is missing: it has only {len(self.inputs)}")
-        return self.inputs[index]
+        if index >= len(self._inputs):
+            self.fail(f"operand {index} is missing: it has only {len(self._inputs)}")
+        self._taken = max(self._taken, index + 1)
+        return self._inputs[index]
+
+    def check_taken(self) -> None:
+        """Raise UnsupportedOpError for an operand after the last that the converter took."""
+        if self._taken < len(self._inputs):
+            self.fail(f"it has {len(self._inputs)} operands, but takes {self._taken}")
 
     @property
     def made(self) -> TensorType:

@@ -279,6 +279,13 @@ def test_errors_say_line_and_column(text, line, column, reason):
     assert (found.value.fields["line"], found.value.fields["column"]) == (line, column)
 
 
+def test_an_operand_that_an_op_does_not_take_is_refused():
+    body = """%0 = "stablehlo.exponential"(%arg0, %arg0) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+return %0 : tensor<2xf32>"""
+    with pytest.raises(gr.UnsupportedOpError, match=r"exponential .*it has 2 operands, but takes 1"):
+        load_model(module_of(body, "%arg0: tensor<2xf32>", "tensor<2xf32>"))
+
+
 def test_all_that_is_not_supported_is_listed_at_once_with_counts():
     body = "\n".join(
         [
