@@ -8,15 +8,6 @@ that is just accepted.
 
 from __future__ import annotations
 
-from graph_runtime.compat import ttnn
+INSIDE = {}
 
-INSIDE = {
-    "topk": lambda t: ttnn.topk(t("input_tensor", [1, 1, 32, 64]), 8),
-}
-
-OUTSIDE = {
-    ("topk", "0 < k <= the size of dim"): (
-        lambda t: ttnn.topk(t("input_tensor", [1, 1, 32, 64]), 65),
-        lambda t: ttnn.topk(t("input_tensor", [1, 1, 32, 64]), 64),
-    ),
-}
+OUTSIDE = {}

@@ -10,12 +10,12 @@ from graph_runtime.compat import ttnn
 from graph_runtime.ttnn.accepted.rules import ACCEPTED, Operand, Rule
 
 from . import accepted_calls
-from .operations import calls_of_models
+from .operations import calls_of_models, calls_of_moves
 
 pytestmark = pytest.mark.core
 
-INSIDE = accepted_calls.INSIDE | calls_of_models.INSIDE
-OUTSIDE = accepted_calls.OUTSIDE | calls_of_models.OUTSIDE
+INSIDE = accepted_calls.INSIDE | calls_of_models.INSIDE | calls_of_moves.INSIDE
+OUTSIDE = accepted_calls.OUTSIDE | calls_of_models.OUTSIDE | calls_of_moves.OUTSIDE
 
 OPERANDS = [
     (name, at)

@@ -5,4 +5,6 @@ one table, for example indexing.
 from . import experts as experts
 from . import indexing as indexing  # each module adds its rows
 from . import model_heads as model_heads
+from . import movement as movement
+from . import norms as norms
 from . import transforms as transforms

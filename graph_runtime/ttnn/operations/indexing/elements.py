@@ -43,8 +43,6 @@ def embedding(
     index = input_tensor
     if embeddings_type is EmbeddingsType.BINARY:
         raise Unsupported("ttnn.embedding with EmbeddingsType.BINARY is not supported")
-    kinds = (DataType.UINT32, DataType.BFLOAT16)
-    expect(index.dtype in kinds, f"the indices must be UINT32 or BFLOAT16, got {index.dtype}")
     rows = weight._value.reshape(tuple(weight.shape)[-2:])
     where = _indices(index).rows()
     if len(index.shape) > 2:
@@ -62,12 +60,7 @@ def gather(input: TiledTensor, dim: int, index: TiledTensor, *, goal: Target) ->
     """Elements at indices along a dimension, as in torch.gather."""
     x, places = input, index
     rank = len(x.shape)
-    expect(len(places.shape) == rank, "Input and index tensor must have the same number of dimensions")
-    kinds = (DataType.UINT32, DataType.UINT16)
-    expect(places.dtype in kinds, f"the indices must be UINT32 or UINT16, got {places.dtype}")
     axis = axis_of(dim, rank)
-    for at, (n, size) in enumerate(zip(places.shape, x.shape, strict=True)):
-        expect(at == axis or n <= size, f"index dimension {at} is {n}, the input's {size}")
     ends = tuple(x.shape[at] if at == axis else n for at, n in enumerate(places.shape))
     source = x._value
     if ends != source.shape:
@@ -108,7 +101,7 @@ def _ranked(
     return [first, finish(target(x, memory_config, beside, kind if beside is None else None), places)]
 
 
-@operation("topk", "topk", tiled="The input must be in tiled format")
+@operation("topk", "topk")
 def topk(
     input_tensor: TiledTensor,
     k: int = 32,
@@ -123,15 +116,12 @@ def topk(
 ) -> tuple[Tensor, ...]:
     """The k greatest or k least elements along a dimension, best first, and their indices."""
     x = input_tensor
-    kinds = (DataType.BFLOAT16, DataType.BFLOAT8_B)
-    expect(x.dtype in kinds, f"Input tensor must be BFLOAT16 or BFLOAT8_B, got {x.dtype}")
     axis = axis_of(dim, len(x.shape))
-    expect(0 < k <= x.shape[axis], f"K ({k}) must be between 1 and the dimension's size {x.shape[axis]}")
     into = output_tensor or out
     return tuple(_ranked(x, k, axis, largest, memory_config, into, indices_tensor))
 
 
-@operation("sort", "topk, greater, equal, sum, scatter_elements", tiled="The input must be in tiled format")
+@operation("sort", "topk, greater, equal, sum, scatter_elements")
 def sort(
     input_tensor: TiledTensor,
     dim: int = -1,

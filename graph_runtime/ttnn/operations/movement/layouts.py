@@ -49,26 +49,10 @@ def to_layout(
     return goal.wrap(tensor._value, 0 if rows else pad_value)
 
 
-_TILIZED = (
-    DataType.BFLOAT16,
-    DataType.FLOAT32,
-    DataType.UINT32,
-    DataType.INT32,
-    DataType.UINT16,
-    DataType.UINT8,
-)
-
-
-def _tilizable(x: Tensor) -> WideValue:
-    expect(x.layout is Layout.ROW_MAJOR, "Can only tilize row major data")
-    expect(x.dtype in _TILIZED, f"Can only tilize bfloat16, float32, int32, uint32 or uint16, not {x.dtype}")
-    return x._value
-
-
 @operation("tilize", "copy", takes="memory_config, dtype", layout=Layout.TILE)
 def tilize(input_tensor: Tensor) -> WideValue:
     """Rows as tiles; the last two dimensions must be multiples of 32."""
-    values = _tilizable(input_tensor)
+    values = input_tensor._value
     whole = all(size % TILE_SIZE == 0 for size in values.shape[-2:])
     expect(whole, "Input tensor width and height must be divisible by TILE_WIDTH and TILE_HEIGHT")
     return values
@@ -79,7 +63,7 @@ def tilize_with_val_padding(
     input_tensor: Tensor, output_tensor_shape: Sequence[int], pad_value: float, *, goal: Target
 ) -> Tensor:
     """Rows as tiles; ``output_tensor_shape`` is the padded shape, and ``pad_value`` fills its padding."""
-    x, values = input_tensor, _tilizable(input_tensor)
+    x, values = input_tensor, input_tensor._value
     wanted = tuple(output_tensor_shape)
     given = tuple(x.shape) or (1,) * len(wanted)  # a number is one element of a tile
     expect(len(wanted) == len(given), f"output shape {list(wanted)} has another rank than {x.shape}")
@@ -93,13 +77,10 @@ def tilize_with_val_padding(
 @operation("tilize_with_zero_padding", "copy", takes="memory_config, output_dtype", layout=Layout.TILE)
 def tilize_with_zero_padding(input_tensor: Tensor) -> WideValue:
     """Rows as tiles, with zeros in their padding."""
-    return _tilizable(input_tensor)
+    return input_tensor._value
 
 
-_UNTILIZED = "Can only untilize tile major data"
-
-
-@operation("untilize", "copy", takes="memory_config", tiled=_UNTILIZED)
+@operation("untilize", "copy", takes="memory_config")
 def untilize(input_tensor: TiledTensor, *, goal: Target) -> Tensor:
     """Tiles as rows, which include the padding of the tiles; bfloat8_b becomes bfloat16."""
     return _in_rows(goal).wrap(_with_padding(input_tensor))
@@ -121,7 +102,7 @@ def _with_padding(x: Tensor) -> Any:
     return x._value.run("pad", pads=(*(0,) * len(more), *more), value=float(x._padding))
 
 
-@operation("untilize_with_unpadding", "slice, copy", takes="memory_config", tiled=_UNTILIZED)
+@operation("untilize_with_unpadding", "slice, copy", takes="memory_config")
 def untilize_with_unpadding(
     input_tensor: TiledTensor, output_tensor_end: Sequence[int], *, goal: Target
 ) -> Tensor:

@@ -269,11 +269,8 @@ def concat(
     expect(
         all(len(x.shape) == len(first.shape) and r == rest[0] for x, r in zip(found, rest, strict=True)), text
     )
-    expect(all(x.layout is first.layout for x in found), "All Input tensors should have same layouts.")
     if len(found) == 1 and memory_config is None and output_tensor is None:
         return first
-    kind = first._handle.dtype
-    expect(all(x._handle.dtype == kind for x in found), "the tensors must have one dtype")
     parts = [x._handle for x in found] if groups == 1 else _by_groups(found, at, groups)
     shape = tuple(sum(x.shape[d] for x in found) if d == at else s for d, s in enumerate(first.shape))
     if output_tensor is None:

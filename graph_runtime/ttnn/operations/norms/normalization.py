@@ -25,8 +25,6 @@ from ..movement.shapes import axis_of
 from ..operation import operation
 from ..results import device_tensor, target
 
-_TILES = "Inputs to softmax must be tilized"
-
 
 def soft(x: WideValue, axis: int, stable: bool, dtype: DataType) -> WideValue:
     """softmax of x. Unless ``stable``, exp overflows where x is large, and a result of ``dtype`` bfloat16 has
@@ -37,7 +35,7 @@ def soft(x: WideValue, axis: int, stable: bool, dtype: DataType) -> WideValue:
     return (powers / powers.sum(axes=(axis,))).packed(dtype)
 
 
-@operation("softmax", "softmax", takes="memory_config, ...", tiled=_TILES)
+@operation("softmax", "softmax", takes="memory_config, ...")
 def softmax(input_tensor: TiledTensor, dim: int = -1, *, numeric_stable: bool = True) -> WideValue:
     """exp(x) over its sum along a dimension."""
     x = input_tensor
@@ -83,7 +81,7 @@ def _masked(name: str, in_place: bool, causal: bool) -> None:
     doc = "softmax of scale x + mask along the last dimension."
     takes = "memory_config, program_config, ..."
 
-    @operation(name, "multiply, add, softmax", doc=doc, takes=takes, tiled=_TILES, in_place=in_place)
+    @operation(name, "multiply, add, softmax", doc=doc, takes=takes, in_place=in_place)
     def function(
         input_tensor: TiledTensor,
         scale: float | None = None,
@@ -104,7 +102,7 @@ _masked("scale_mask_softmax_in_place", True, False)
 _masked("scale_causal_mask_hw_dims_softmax_in_place", True, True)
 
 
-@operation("softmax_in_place", "softmax", takes="program_config, ...", tiled=_TILES, in_place=True)
+@operation("softmax_in_place", "softmax", takes="program_config, ...", in_place=True)
 def softmax_in_place(input_tensor: TiledTensor, dim: int = -1, *, numeric_stable: bool = True) -> WideValue:
     """softmax, written into its input."""
     x = input_tensor
@@ -160,10 +158,9 @@ def _normalised(name: str, subtracts: bool) -> None:
     what = "minus its mean, over its standard deviation" if subtracts else "over its root mean square"
     doc = f"The last dimension {what}, times weight, plus bias; a residual is added to the input before."
     takes = "..., memory_config, program_config, dtype, compute_kernel_config"
-    text = f"ttnn::{name} does not support ROW_MAJOR input tensors. Use TILE layout."
 
-    @operation(name, name, doc=doc, takes=takes, tiled=text)
-    def function(input_tensor: TiledTensor, *, epsilon: float = 1e-12, **given: Any) -> WideValue:
+    @operation(name, name, doc=doc, takes=takes)
+    def function(input_tensor: Tensor, *, epsilon: float = 1e-12, **given: Any) -> WideValue:
         x = input_tensor
         if unknown := given.keys() - _NORM:
             raise mistaken(f"unexpected {sorted(unknown)[0]!r}")
@@ -188,7 +185,6 @@ def create_layer_norm_reciprocals(device: MeshDevice, core_range_set: CoreRangeS
     "batch_norm",
     "mean, subtract, multiply, rsqrt, add",
     takes="..., output, memory_config",
-    tiled="batch_norm needs tiles",
 )
 def batch_norm(
     input: TiledValue,
@@ -203,7 +199,6 @@ def batch_norm(
 ) -> WideValue:
     """Channels of [N, C, H, W], normalised by the running statistics. With ``training`` the channels are
     normalised by their own statistics, which update the running statistics in place."""
-    expect(len(input.shape) == 4, f"the input must have 4 dimensions, got {list(input.shape)}")
     if training:
         running_mean, running_var = _updated(input, running_mean, running_var, momentum)
     given = running_mean is not None and running_var is not None
