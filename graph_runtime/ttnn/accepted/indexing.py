@@ -128,8 +128,8 @@ def _index_fits(given: Given) -> str:
     for at, (n, size) in enumerate(zip(index.shape, x.shape, strict=True)):
         if at != axis and n > size:
             return (
-                f"Index tensor shape dimension {at} must be less than or equal to input tensor shape dimension "
-                f"{at}. Got index tensor shape: {index.shape} and input tensor shape: {x.shape}"
+                f"Index tensor shape dimension {at} must be less than or equal to input tensor shape "
+                f"dimension {at}. Got index tensor shape: {index.shape} and input tensor shape: {x.shape}"
             )
     return ""
 
