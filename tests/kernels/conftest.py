@@ -16,6 +16,7 @@ from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import Op
 from graph_runtime.ir.ops.rules import call_words, select
 from graph_runtime.run.device_handles import DeviceHandle
+from graph_runtime.run.tensors.tensor import aligned_empty
 
 
 def _padded(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
@@ -92,10 +93,13 @@ class TtBench:
         core.copy(None, core.host_arg(source), self.handle, image)
         return tensor
 
-    def call(self, kernel: str, tensors: Sequence[DeviceTensor], words: Sequence[int]) -> None:
+    def call(
+        self, kernel: str, tensors: Sequence[DeviceTensor], words: Sequence[int], scratch: int = 0
+    ) -> None:
         """Run a built-in kernel as the executor does. Raises what the kernel's failure means. Fails where it
         opened other circular buffers than it says in a dry call, which is what plans count on."""
         args = [t.arg() for t in tensors]
+        space = aligned_empty(scratch, "uint8")
         records = core.ffi.new("gr_arg[]", [a.pointer[0] for a in args])
         attrs = core.ffi.new("int64_t[]", list(words))
         call = {
@@ -103,7 +107,7 @@ class TtBench:
             "nargs": len(args),
             "args": records,
             "attrs": attrs,
-            "scratch": core.ffi.NULL,
+            "scratch": core.ffi.cast("void *", space.ctypes.data),
             "env": self.handle.env,
         }
         fn = core.ffi.cast("gr_kernel_fn", core.generic_kernels()[kernel])
@@ -135,7 +139,8 @@ class TtBench:
         attrs = op.decode(attrs)
         types = [TensorType(dtypes.from_numpy(a.dtype), a.shape) for a in arrays]
         outputs = op.infer(types, attrs)
-        kernel = select(op, attrs, "tt", types, outputs).generic
+        selected = select(op, attrs, "tt", types, outputs)
+        kernel = selected.generic
         noise = np.arange(3000, dtype=np.uint8).reshape(50, 60)
         guard = Layout(layouts[len(arrays)].memory, "tile", "uint8")
         tensors = [self.put(a, lay) for a, lay in zip(arrays, layouts[: len(arrays)], strict=True)]
@@ -148,7 +153,8 @@ class TtBench:
         try:
             held = [t.numpy() for t in tensors]
             words = call_words(op, attrs, "tt", types, outputs)
-            self.call(kernel, [*tensors, out, *others], [*words[:-2], u_kt, words[-1]] if u_kt else words)
+            words = [*words[:-2], u_kt, words[-1]] if u_kt else words
+            self.call(kernel, [*tensors, out, *others], words, selected.scratch)
             got = out.numpy()
             for tensor, kept in [*zip(tensors, held, strict=True), (fresh[0], noise), (fresh[-1], noise)]:
                 if tensor is not out:

@@ -181,6 +181,7 @@ LARGE = [
     ("argmax", [(3, 70, 3000)], {"axis": 1, "dtype": "int32"}),
     ("argmin", [(40, 9000)], {"axis": 1, "dtype": "int32"}),
     ("topk", [(40, 3000)], {"k": 70, "dtype": "int32"}),
+    ("topk", [(40, 3000)], {"k": 3000, "dtype": "int32"}),
     ("cumsum", [(40, 9000)], {"axis": 1}),
     ("cumsum", [(100, 3000)], {"reverse": True}),
     ("cumsum", [(5, 3, 40, 70)], {"axis": 1, "exclusive": True}),

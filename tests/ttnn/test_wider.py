@@ -148,10 +148,15 @@ def test_a_mask_in_rows_of_a_tile_is_one_row(device):
 
 @pytest.mark.parametrize(
     ("shape", "dim", "dtype"),
-    [((1, 2050), 1, ttnn.bfloat16), ((1100, 3), 0, ttnn.float32), ((2, 1030), -1, ttnn.uint16)],
+    [
+        ((1, 2050), 1, ttnn.bfloat16),
+        ((1100, 3), 0, ttnn.float32),
+        ((2, 1030), -1, ttnn.uint16),
+        ((1, 70_000), -1, ttnn.bfloat16),
+    ],
 )
 @pytest.mark.parametrize("descending", [False, True])
-def test_more_elements_than_topk_keeps_are_sorted(device, shape, dim, dtype, descending):
+def test_long_rows_are_sorted(device, shape, dim, dtype, descending):
     values = np.random.default_rng(2).integers(0, 500, shape)  # with ties, which stay in their order
     values = values.astype(np.float32 if dtype.is_float else np.uint16)
     x = ttnn.from_torch(values, dtype, layout=ttnn.TILE_LAYOUT, device=device)

@@ -111,5 +111,6 @@ REDUCTIONS: dict[str, Callable[[KernelCall], Moves]] = {
     "reduce": _reduce,
     "arg": _arg,
     "topk": _topk,
+    "topk_sorted": _topk,
     "global_pool": _global_pool,
 }

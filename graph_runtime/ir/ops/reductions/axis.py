@@ -19,7 +19,7 @@ import numpy as np
 from ...graph import TensorType
 from .. import indices, rules
 from ..cases import case, cases, per_dtype
-from ..registry import REQUIRED, Attr, define
+from ..registry import REQUIRED, Attr, Body, define
 from ..work import Passes
 
 _AXIS = Attr("axis", "int", 0, "the axis to go along")
@@ -151,17 +151,24 @@ define(
 
 # ---------------------------------------------------------------- topk
 
-# most elements that fit, with their indices, into a core's L1: for 32 rows or columns at a time if the axis
-# is one of the last two, for 32 x 32 elements at a time otherwise
-_MOST_KEPT, _MOST_OF_PLANES = 1024, 128
+# most elements that the default kernel keeps of a line, in a core's L1; each new one is put in its place
+# among them, so for more it is quicker to sort the line
+_MOST_KEPT = 128
+_SORTED_BYTES = 20  # scratch for an element (native/kernels/tt/sort.h)
 
 
 def _topk_tt(inputs, outputs, attrs):
-    ndim = len(inputs[0].shape)
-    most = _MOST_KEPT if attrs["axis"] % ndim >= ndim - 2 else _MOST_OF_PLANES
-    if attrs["k"] > most:
-        return f"it keeps at most {most} elements along that axis"
+    if attrs["k"] > _MOST_KEPT:
+        return f"it keeps at most {_MOST_KEPT} elements along that axis"
     return indices.narrow_found(inputs, outputs, attrs)
+
+
+_TOPK_SORTED = Body(
+    "topk_sorted",
+    rules.TT_NUMBERS,
+    scratch=lambda i, o, a: _SORTED_BYTES * i[0].size,
+    accepts=indices.narrow_found,
+)
 
 
 def _topk_infer(inputs, attrs):
@@ -213,6 +220,7 @@ define(
         int(a["total"] and i[0].dtype in rules.FLOATS),
     ],
     bodies=rules.bodies("topk", *_TYPES, accepts=_topk_tt),
+    variants={"tt": (_TOPK_SORTED,)},
     kind="reduction",
     parts="moved",
     cases=(
@@ -229,9 +237,16 @@ define(
                 ("least", (40, 65), {"k": 3, "largest": False}, "digits"),
                 ("all", (33,), {"k": 33, "largest": False, "sorted": False}, "normal"),
                 ("none", (33,), {"k": 0}, "normal"),
+                ("many", (2, 3, 300), {"k": 200}, "digits"),
+                ("many_rows", (3, 165, 33), {"k": 165, "axis": 1}, "normal"),
+                ("many_planes", (2, 130, 3, 33), {"k": 129, "axis": 1, "largest": False}, "digits"),
+                ("many_total", (3, 170), {"k": 170, "total": True, "largest": False}, "digits"),
                 ("total", (40, 65), {"k": 40, "total": True}, "digits"),
             )
         ),
         *per_dtype(rules.NUMBERS[1:], (3, 33), {"k": 7, "dtype": "int32"}, nmse=rules.MOVED),
+        *per_dtype(
+            rules.NUMBERS[1:], (3, 140), {"k": 140, "dtype": "int32"}, nmse=rules.MOVED, name="many_{}"
+        ),
     ),
 )

@@ -17,7 +17,6 @@ from ..bodies import TiledTensor
 from ..movement.shapes import axis_of
 from ..operation import operation
 from ..results import Target, finish, target
-from .ranks import MOST_KEPT, places_in_order
 
 _INDICES = 65535  # greatest index that uint16 holds
 
@@ -69,11 +68,6 @@ def gather(input: TiledTensor, dim: int, index: TiledTensor, *, goal: Target) ->
 
 
 def _best(x: Tensor, count: int, axis: int, largest: bool) -> tuple[WideValue, WideValue]:
-    if count > MOST_KEPT:
-        places = places_in_order(x._value, axis, largest)
-        if count < x.shape[axis]:
-            places = places.run("slice", starts=(0,), ends=(count,), axes=(axis,))
-        return x._value.run("take_along_axis", places, axis=axis), places
     attrs = {"k": count, "axis": axis, "largest": largest, "dtype": "int32"}
     values, places = map(WideValue, kernels.outputs("topk", [x._handle], attrs))
     return values, places
@@ -121,7 +115,7 @@ def topk(
     return tuple(_ranked(x, k, axis, largest, memory_config, into, indices_tensor))
 
 
-@operation("sort", "topk, greater, equal, sum, scatter_elements")
+@operation("sort", "topk")
 def sort(
     input_tensor: TiledTensor,
     dim: int = -1,
