@@ -7,4 +7,5 @@ from . import indexing as indexing  # each module adds its rows
 from . import model_heads as model_heads
 from . import movement as movement
 from . import norms as norms
+from . import sampling as sampling
 from . import transforms as transforms

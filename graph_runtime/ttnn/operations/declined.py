@@ -77,8 +77,8 @@ DECLINED: dict[str, str] = {
         "experimental.prepare_w2_tensor_for_moe_compute experimental.prepare_w2_tensor_with_bias"
     ),
     "it is a kernel of one model's, and none is written here for it": (
-        "nextafter grid_sample prepare_grid_sample_grid "
-        "cdist isin intimg experimental.conv3d experimental.prepare_conv3d_weights "
+        "nextafter prepare_grid_sample_grid "
+        "cdist isin intimg "
         "transformer.windowed_scaled_dot_product_attention "
         "kv_cache.zero_cache_range "
         "experimental.moe_gpt "
@@ -92,10 +92,9 @@ DECLINED: dict[str, str] = {
         "experimental.deepseek_prefill.per_token_cast_back "
         "experimental.deepseek_prefill.per_token_cast_to_fp8 "
         "experimental.deepseek_prefill.unified_routed_expert_moe "
-        "experimental.fused_msda experimental.fused_msda_from_offsets "
         "experimental.kda.prepare_chunk_recurrence "
         "experimental.kda.qkv_causal_conv1d_silu_with_carry experimental.kda.select_final_carry "
-        "experimental.matmul_decode experimental.multi_scale_deformable_attn "
+        "experimental.matmul_decode "
     ),
 }
 

@@ -78,6 +78,7 @@ NAMED = {
     "expert_indices_tensor": "one chip has all experts",
     "expert_mapping_tensor": "one chip has all experts",
     "non_zero_weight_size": "one chip has all experts",
+    "padding_mode": "zeros are the one padding that the release takes",
     "k_chunk_size": _SPEED,
     "enable_kv_block_cache": _SPEED,
     "nnz": "it is the number of elements of sparsity that are not 0",

@@ -62,8 +62,8 @@ Conv1dConfig = Conv2dConfig
 
 
 class Conv3dConfig:
-    """Configuration of a convolution of volumes. The fields are only kept, because that convolution is
-    declined."""
+    """Configuration of a convolution of volumes. ``C_in_block``, ``alignment`` and ``dilation`` have an
+    effect; the other fields say how silicon cuts the work."""
 
     def __init__(self, **fields: Any):
         vars(self).update(fields)

@@ -81,7 +81,35 @@ def combined(t):
     return P.post_combine_reduce(x, weights, rows(t, "indices", [1, 32, 4, 1], "UINT16"), table, expert_dim=2)
 
 
+def seen(t, **given):
+    changes = {"columns": 2, "channels": 32} | given
+    places = rows(t, "grid", [1, 4, 4, changes.pop("columns")])
+    image = rows(t, "input_tensor", [1, 8, 8, changes.pop("channels")])
+    return ttnn.grid_sample(image, places, **changes)
+
+
+def deformed(t):
+    value, weights = (
+        rows(t, "value", [1, 16, 32], "BFLOAT16"),
+        rows(t, "attention_weights", [1, 4, 2, 4], "BFLOAT16"),
+    )
+    return E.fused_msda(value, rows(t, "sampling_locations", [1, 4, 2, 8], "BFLOAT16"), weights, [(4, 4)])
+
+
+def volume(t, channels=32):
+    x, weight = (
+        rows(t, "input_tensor", [1, 2, 4, 4, channels]),
+        t("weight_tensor", [2 * channels, 32], "FLOAT32"),
+    )
+    return E.conv3d(
+        input_tensor=x, weight_tensor=weight, dtype=ttnn.float32, output_channels=32, kernel_size=[2, 1, 1]
+    )
+
+
 INSIDE = {
+    "grid_sample": seen,
+    "experimental.fused_msda": deformed,
+    "experimental.conv3d": volume,
     "experimental.deepseek_prefill.moe_grouped_topk": grouped,
     "experimental.deepseek_grouped_gate": gate,
     "experimental.deepseek_prefill.moe_hash_gate": hashed,
@@ -142,6 +170,19 @@ SEVEN = "a batch of 7 to 9, unless in shards"
 TOPK, GATE = "experimental.deepseek_prefill.moe_grouped_topk", "experimental.deepseek_grouped_gate"
 COUNT = "experimental.deepseek_prefill.masked_bincount"
 OUTSIDE = {
+    ("grid_sample", "mode is bilinear, unless the grid is precomputed"): (
+        lambda t: seen(t, mode="nearest"),
+        seen,
+    ),
+    ("grid_sample", "padding_mode is zeros"): (lambda t: seen(t, padding_mode="border"), seen),
+    ("grid_sample", "channels in whole tiles"): (
+        lambda t: seen(t, channels=33),
+        lambda t: seen(t, channels=64),
+    ),
+    ("grid_sample", "image and grid have one batch"): (
+        lambda t: ttnn.grid_sample(rows(t, "input_tensor", [1, 8, 8, 32]), rows(t, "grid", [2, 4, 4, 2])),
+        lambda t: ttnn.grid_sample(rows(t, "input_tensor", [2, 8, 8, 32]), rows(t, "grid", [2, 4, 4, 2])),
+    ),
     (TOPK, "n_groups is 1 or 8"): (lambda t: grouped(t, n_groups=4), grouped),
     (TOPK, "8 groups have 256 experts"): (
         lambda t: grouped(t, 128),
