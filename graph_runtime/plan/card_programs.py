@@ -17,6 +17,7 @@ from ..base.machine.layout import DRAM, L1, TILE, Layout
 from ..costs.factories import (
     CardOperand,
     CardProgram,
+    Exponents,
     binary,
     concatenated,
     copied,
@@ -156,7 +157,8 @@ def _product(asked: _Asked) -> CardProgram | None:
 def _softmax(asked: _Asked) -> CardProgram | None:
     if asked.first.layout != TILE or not asked.first.shape or not asked.last((asked.attrs.get("axis", -1),)):
         return None
-    return softmax(asked.first, asked.result, asked.l1, asked.first.format == F32, True)
+    kept = Exponents(wide=asked.first.format == F32)
+    return softmax(asked.first, asked.result, asked.l1, kept)
 
 
 def _norm(asked: _Asked) -> CardProgram | None:

@@ -11,50 +11,81 @@ Pure functions, without access to a device. Each docstring names the file of tt-
 below ttnn/cpp/ttnn/operations/ at a8c5af0f (docs/memory.md).
 
 Read: buffers (the values), then products, convolutions (and halo: the tensors that they hold, and pools),
-rows (softmax, norms, reductions), elementwise, moves, attention.
+rows and group_norms, softmaxes, reductions, lookups, resizing, elementwise, moves, attention. The package
+movement has the steps of operations that run several card programs.
 """
 
-from .attention import attention, concatenated_heads, split_heads
+from .attention import attention, concatenated_heads, created_heads, scaled_mask, split_heads
 from .buffers import CardOperand, CardProgram, CardStage, CircularBuffer, HeldTensor, peak
 from .convolutions import Convolution, convolution
 from .elementwise import binary, ternary, unary
+from .group_norms import ChannelGroups, group_norm
 from .halo import HaloWindow, halo, halo_rows, pool
-from .moves import concatenated, copied, embedded, resharded, tilized, transposed, untilized
+from .lookups import embedded, gathered
+from .moves import concatenated, copied, resharded, tilized, transposed, untilized
 from .products import ProductBlocks, product, simple_blocks
-from .rows import layer_norm, reduced, sharded_layer_norm, sharded_softmax, softmax
+from .reductions import (
+    accumulated,
+    greatest,
+    greatest_index,
+    greatest_plane,
+    multiplied,
+    reduced,
+    summed_planes,
+    varied,
+)
+from .resizing import upsampled
+from .rows import layer_norm, sharded_layer_norm
+from .softmaxes import Exponents, sharded_softmax, softmax, softmax_of_columns, softmax_of_planes
 
 __all__ = [
     "CardOperand",
     "CardProgram",
     "CardStage",
+    "ChannelGroups",
     "CircularBuffer",
     "Convolution",
+    "Exponents",
     "HaloWindow",
     "HeldTensor",
     "ProductBlocks",
+    "accumulated",
     "attention",
     "binary",
     "concatenated",
     "concatenated_heads",
     "convolution",
     "copied",
+    "created_heads",
     "embedded",
+    "gathered",
+    "greatest",
+    "greatest_index",
+    "greatest_plane",
+    "group_norm",
     "halo",
     "halo_rows",
     "layer_norm",
+    "multiplied",
     "peak",
     "pool",
     "product",
     "reduced",
     "resharded",
+    "scaled_mask",
     "sharded_layer_norm",
     "sharded_softmax",
     "simple_blocks",
     "softmax",
+    "softmax_of_columns",
+    "softmax_of_planes",
     "split_heads",
+    "summed_planes",
     "ternary",
     "tilized",
     "transposed",
     "unary",
     "untilized",
+    "upsampled",
+    "varied",
 ]

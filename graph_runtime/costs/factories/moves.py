@@ -90,28 +90,3 @@ def transposed(x: CardOperand, result: CardOperand) -> CardProgram:
 def concatenated(result: CardOperand) -> CardProgram:
     """Buffers of data_movement/concat/device/concat_program_factory.cpp: two pages."""
     return CardProgram.of("concat", [CircularBuffer("pages", 2, round_up(result.page, _ALIGNED[DRAM]))])
-
-
-_LOOKUP = 1 << 20  # most bytes of a row of the table that are buffered at a time
-_TWICE = 64  # most tiles of a row for which two rows are held
-
-
-def embedded(table: CardOperand, result: CardOperand, several: bool = True) -> CardProgram:
-    """Buffers of embedding/device/{embeddings_rm,embeddings_fused}_program_factory.cpp: rows of the table. If
-    the result is in tiles, the buffers hold a row of tiles of the table and of the result, in parts if a row
-    exceeds 1 MiB. ``several``: whether a core has more than one row."""
-    shard = result.sharded and result.on_l1
-    if result.layout != TILE:
-        row = min(round_up(table.shape[-1] * table.element, 32), _LOOKUP)
-        out = CircularBuffer("out", 2 if several else 1, row, borrowed=shard)
-        return CardProgram.of("embedding", [out, CircularBuffer("indices", 1, 32)])
-    across = ceil_div(result.shard[1] if shard else table.shape[-1], TILE_DIM)
-    pages = across * (1 if across > _TWICE else 2)
-    if 2 * across * table.tile > _LOOKUP:
-        pages = 2 * min(_LOOKUP // table.tile, across, _TWICE)
-    buffers = [
-        CircularBuffer("rows", pages, table.tile),
-        CircularBuffer("indices", 1, TILE_DIM * 4),
-        CircularBuffer("out", result.shard_tiles if shard else pages, result.tile, borrowed=shard),
-    ]
-    return CardProgram.of("embedding to tiles", buffers)

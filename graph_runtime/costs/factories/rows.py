@@ -1,87 +1,10 @@
-"""Softmax and norms: card programs that work along rows."""
+"""Norms: card programs that work along rows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from .buffers import BF16, F32, CardOperand, CardProgram, CircularBuffer, ceil_div, round_up, tile_bytes
-
-_NEAR_ALL = 0.9  # share of L1 up to which the card program works on whole rows
-
-
-def _divisor(size: int, most: int) -> int:
-    return next(part for part in range(most, 0, -1) if size % part == 0)
-
-
-def softmax(
-    x: CardOperand, result: CardOperand, l1: int, wide: bool = False, stable: bool = False, mask: str = ""
-) -> CardProgram:
-    """Buffers of normalization/softmax/device/softmax_program_factory_attention_optimized.cpp: whole rows of
-    tiles; if whole rows would take 90 % of ``l1`` bytes, 80 tiles of a row at a time. ``mask``: the format of
-    an attention mask, "" if there is none. ``stable``: whether the maximum is subtracted."""
-    across, middle = x.matrix[1], tile_bytes(F32 if wide else BF16)
-    block = _divisor(across, 4 if wide else 8)
-    of_in, exps, out = across if stable else 2 * block, across, 2 * block
-    masked, shifted = across + block, across
-    size = of_in * x.tile + exps * middle + out * result.tile + 5 * middle + stable * shifted * middle
-    if mask:
-        size += masked * middle + tile_bytes(BF16) + across * tile_bytes(mask)
-    if l1 * _NEAR_ALL < size:
-        of_in = exps = masked = shifted = 80 // block * block
-    large = l1 * _NEAR_ALL < size
-    scaler, widest = tile_bytes(F32 if x.format == F32 else BF16), tile_bytes(mask or BF16)
-    buffers = [
-        CircularBuffer("in", of_in, x.tile),
-        CircularBuffer("out", out, result.tile),
-        CircularBuffer("sums", 4 if large else 1, middle),
-        CircularBuffer("scaler of the greatest", 1, scaler),
-        CircularBuffer("scaler of sums", 1, middle),
-        CircularBuffer("exponentials", exps, middle),
-        CircularBuffer("padding", 1, widest),
-    ]
-    more = _of_mask(mask, masked, across, middle)
-    return CardProgram.of("softmax", [*buffers, *more, *_of_greatest(stable, shifted, middle)])
-
-
-def _of_mask(mask: str, masked: int, cols: int, middle: int) -> list[CircularBuffer]:
-    """Buffers of an attention mask; no buffers if ``mask`` is ""."""
-    sizes = (
-        ("masked", masked, middle),
-        ("scale", 1, tile_bytes(BF16)),
-        ("mask", cols, tile_bytes(mask or BF16)),
-    )
-    return [CircularBuffer(*row) for row in sizes] if mask else []
-
-
-def _of_greatest(stable: bool, shifted: int, middle: int) -> list[CircularBuffer]:
-    """Buffers for the maximum that a stable softmax subtracts."""
-    sizes = (("greatest", 1, middle), ("shifted", shifted, middle))
-    return [CircularBuffer(*row) for row in sizes] if stable else []
-
-
-def sharded_softmax(
-    x: CardOperand,
-    rows: int,
-    cols: int,
-    wide: bool = False,
-    stable: bool = False,
-    mask: str = "",
-    cores: int = 0,
-) -> CardProgram:
-    """Buffers of normalization/softmax/device/softmax_program_factory_attention_optimized_sharded.cpp: blocks
-    of ``rows`` x ``cols`` tiles, in place."""
-    middle = tile_bytes(F32 if wide else BF16)
-    scaler = tile_bytes(F32 if x.format == F32 else BF16)
-    buffers = [
-        CircularBuffer("in", rows * cols, x.tile, borrowed=True),
-        CircularBuffer("scaler of the greatest", 1, scaler),
-        CircularBuffer("scaler of sums", 1, middle),
-        CircularBuffer("out", rows * cols, x.tile, borrowed=True),
-        CircularBuffer("exponentials", cols, middle),
-        CircularBuffer("sums", 1, middle),
-    ]
-    more = [*_of_mask(mask, cols, cols, middle), *_of_greatest(stable, cols, middle)]
-    return CardProgram.of("softmax of shards", [*buffers, *more], cores)
 
 
 @dataclass(slots=True)
@@ -203,22 +126,3 @@ def sharded_layer_norm(
         CircularBuffer("out", size, x.tile, borrowed=True),
     ]
     return CardProgram.of("layer norm of shards", buffers, grid[0] * grid[1])
-
-
-def reduced(x: CardOperand, result: CardOperand, wide: bool = True, negated: bool = False) -> CardProgram:
-    """Buffers of reduction/generic/device/reduce_op_*.cpp: two tiles each of operand and result, and a tile
-    of the factor. Shards cut along the width are read tile by tile. ``negated``: whether minima are computed
-    as maxima of negated values, which takes two more buffers of as many tiles as Dst holds."""
-    scaler = tile_bytes(F32 if x.format == F32 else BF16)
-    buffers = [
-        CircularBuffer("in", 2, x.tile),
-        CircularBuffer("scaler", 1, scaler),
-        CircularBuffer("out", 2, result.tile),
-    ]
-    if x.sharded and result.sharded and x.scheme == "width":
-        buffers.append(CircularBuffer("shard", x.shard_tiles, x.tile, borrowed=True))
-        buffers[2] = CircularBuffer("out", result.shard_tiles, result.tile, borrowed=True)
-    if negated:
-        chunk = 4 if wide else 8
-        buffers += [CircularBuffer(name, chunk, result.tile) for name in ("totals", "negated")]
-    return CardProgram.of("reduction", buffers)

@@ -16,11 +16,12 @@ from ..memory.values import TensorMemoryLayout
 from ..registry import OPERATIONS
 from ..tensors.tensor import Tensor
 from .call import Call
-from .families import elementwise, heads, images, indices, moves, products, rows
+from .families import elementwise, heads, images, indices, moves, products, reductions, rows
 
 _TABLE = {
     **elementwise.TABLE,
     **rows.TABLE,
+    **reductions.TABLE,
     **products.TABLE,
     **images.TABLE,
     **moves.TABLE,

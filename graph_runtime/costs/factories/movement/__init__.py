@@ -10,9 +10,9 @@ from .pads import with_padding
 from .relocations import cloned, to_memory
 from .repeats import repeated
 from .reshapes import reshaped
-from .slices import SliceBounds, sliced, split
+from .slices import SliceBounds, sliced, split, tile_slice
 from .steps import Board, Steps, UnknownForm
-from .tiling import to_rows, to_tiles
+from .tiling import fill_padding, to_rows, to_tiles
 from .turns import permuted, transposed
 
 __all__ = [
@@ -21,12 +21,14 @@ __all__ = [
     "Steps",
     "UnknownForm",
     "cloned",
+    "fill_padding",
     "joined",
     "permuted",
     "repeated",
     "reshaped",
     "sliced",
     "split",
+    "tile_slice",
     "to_memory",
     "to_rows",
     "to_tiles",

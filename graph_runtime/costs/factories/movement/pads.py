@@ -8,7 +8,7 @@ from dataclasses import replace
 from ....base.machine.layout import TILE
 from ..buffers import BF16, CardOperand, CardProgram, ceil_div, round_up
 from .steps import L1_ALIGNED, Board, Steps, UnknownForm, element_size, opened, padded
-from .tiling import filled, typecast
+from .tiling import fill_padding, typecast
 
 _MOST_BARRIERS = 16
 _BARRIER = 2048  # bytes that a core reads before it waits
@@ -25,7 +25,7 @@ def with_padding(
         raise UnknownForm
     if x.layout != TILE:
         return steps.run(_padded_rows(x, made, sides[-1][0], steps.board), made)
-    x = filled(steps, x)
+    x = fill_padding(steps, x)
     if len(x.shape) == 1 or padded(x) == padded(made):
         return x
     blocks = x.format == "bfp8_b"

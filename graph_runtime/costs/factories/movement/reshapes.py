@@ -12,7 +12,7 @@ from ....base.machine.layout import DRAM, TILE
 from ..buffers import BF16, CardOperand, CardProgram
 from .relocations import same_place, sharded, to_memory, unsharded
 from .steps import L1_ALIGNED, Board, Steps, UnknownForm, element_size, opened
-from .tiling import filled, typecast
+from .tiling import fill_padding, typecast
 
 _SLOTS = 8  # rows of a result that a core writes before it waits, if rows are not aligned
 _BLOCKS = ("bfp8_b", "bfp4_b")
@@ -35,7 +35,7 @@ def reshaped(steps: Steps, x: CardOperand, made: CardOperand) -> CardOperand:
     x = typecast(steps, x, replace(x, format=BF16))
     found = replace(plain, shape=_of_rank_3(made.shape), format=BF16)
     steps.run(_tiled(x, found), found)
-    found = filled(steps, found)
+    found = fill_padding(steps, found)
     target = plain if made.sharded else made
     found = typecast(steps, found, target)
     return found if found is made else steps.run(sharded(found, made, steps.board), made)

@@ -77,6 +77,11 @@ def _rows_badly_cut(made: CardOperand, x: CardOperand) -> bool:
     return bool(x.shape[-1] % 32 or made.shard[1] * made.element % L1_ALIGNED)
 
 
+def tile_slice(x: CardOperand) -> CardProgram:
+    """Buffers of data_movement/slice/device/slice_program_factory_tile.cpp: two tiles, and the place."""
+    return opened("slice", ("tiles", 2, x.tile), ("place", 1, 4 * max(4, len(x.shape))))
+
+
 def _slice(x: CardOperand, made: CardOperand, cut: SliceBounds, board: Board) -> CardProgram:
     """Buffers of data_movement/slice/device/slice_program_factory_{tile,rm,rm_stride,rm_sharded}.cpp."""
     counts = ("place", 1, 4 * len(x.shape))

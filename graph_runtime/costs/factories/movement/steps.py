@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ....base.dtypes import FORMATS
@@ -97,6 +97,15 @@ class Steps:
         """Free tensors that earlier steps made; other tensors are left alone."""
         gone = [id(x) for x in tensors]
         self._held = [(x, held) for x, held in self._held if id(x) not in gone]
+
+    def settle(self, x: CardOperand) -> None:
+        """Take a tensor that a step made for the result, which is the same memory in another shape."""
+        found = [held for made, held in self._held if made is x]
+        self.free(x)
+        for at, stage in enumerate(self.stages):
+            if any(held in stage.held for held in found):
+                rest = tuple(held for held in stage.held if held not in found)
+                self.stages[at] = replace(stage, held=rest, last=True)
 
     @contextmanager
     def alone(self, kept: CardOperand) -> Iterator[None]:

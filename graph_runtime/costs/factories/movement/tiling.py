@@ -76,7 +76,7 @@ def _check_width(x: CardOperand, y: CardOperand, board: Board) -> None:
         raise UnknownForm
 
 
-def filled(steps: Steps, x: CardOperand) -> CardOperand:
+def fill_padding(steps: Steps, x: CardOperand) -> CardOperand:
     """Steps of fill_implicit_tile_padding (data_movement/fill_pad/device/fill_pad_program_factory.cpp): two
     tiles in and out, and a mask for each padded side. The tensor is written in place; block formats are
     filled as bf16."""

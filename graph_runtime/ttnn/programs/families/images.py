@@ -7,7 +7,7 @@ from typing import Any
 
 from ....base.machine.layout import DRAM
 from ....costs import factories
-from ....costs.factories import CardStage, Convolution, HaloWindow
+from ....costs.factories import CardProgram, CardStage, Convolution, HaloWindow
 from ....costs.factories.products import Sums
 from ...memory.placing import SCHEMES
 from ...memory.values import Layout
@@ -67,7 +67,14 @@ def _pool(call: Call) -> list[CardStage] | None:
     return factories.pool(call.first, call.made, _window(call), call.values["channels"], average, not padded)
 
 
+def _upsampled(call: Call) -> CardProgram | None:
+    if call.first.sharded or call.made.sharded or call.get("mode", "nearest") != "nearest":
+        return None
+    return factories.upsampled(call.first, call.cores, call.device.chip.descriptor.memory(DRAM).alignment)
+
+
 TABLE: dict[str, Callable[[Call], Any]] = {
     "conv2d": _convolution,
+    "upsample": _upsampled,
     **dict.fromkeys(("max_pool2d", "avg_pool2d"), _pool),
 }

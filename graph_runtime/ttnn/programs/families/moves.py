@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....base.machine.layout import TILE
-from ....costs.factories import CardOperand, CardStage
+from ....costs.factories import CardOperand
 from ....costs.factories.movement import (
     SliceBounds,
     Steps,
@@ -27,17 +27,7 @@ from ....costs.factories.movement import (
 )
 from ...tensors.tensor import Tensor
 from ..call import Call, operand
-
-
-def _stages(body: Callable[[Call, Steps, CardOperand], Any]) -> Callable[[Call], list[CardStage]]:
-    """The card programs that ``body`` adds to steps from a call's first tensor to its result."""
-
-    def stages(call: Call) -> list[CardStage]:
-        steps = Steps(call.board, call.made)
-        body(call, steps, call.first)
-        return steps.stages
-
-    return stages
+from ..stepped import stages_by
 
 
 def _axis(call: Call, name: str) -> int:
@@ -135,18 +125,18 @@ def _padded(call: Call, steps: Steps, x: CardOperand) -> None:
 
 
 TABLE: dict[str, Callable[[Call], Any]] = {
-    **dict.fromkeys(("to_memory_config", "interleaved_to_sharded", "reshard"), _stages(_placed)),
-    "sharded_to_interleaved": _stages(_placed),
-    **dict.fromkeys(("clone", "copy"), _stages(_cloned)),
-    **dict.fromkeys(("to_layout", "tilize", "tilize_with_val_padding", "untilize"), _stages(_laid_out)),
-    **dict.fromkeys(("tilize_with_zero_padding", "untilize_with_unpadding"), _stages(_laid_out)),
-    "permute": _stages(_permuted),
-    "transpose": _stages(_transposed),
-    "repeat": _stages(_repeated),
-    "expand": _stages(_expanded),
-    "slice": _stages(_sliced),
-    "split": _stages(_split),
-    **dict.fromkeys(("reshape", "squeeze", "unsqueeze"), _stages(_reshaped)),
-    "concat": _stages(_joined),
-    "pad": _stages(_padded),
+    **dict.fromkeys(("to_memory_config", "interleaved_to_sharded", "reshard"), stages_by(_placed)),
+    "sharded_to_interleaved": stages_by(_placed),
+    **dict.fromkeys(("clone", "copy"), stages_by(_cloned)),
+    **dict.fromkeys(("to_layout", "tilize", "tilize_with_val_padding", "untilize"), stages_by(_laid_out)),
+    **dict.fromkeys(("tilize_with_zero_padding", "untilize_with_unpadding"), stages_by(_laid_out)),
+    "permute": stages_by(_permuted),
+    "transpose": stages_by(_transposed),
+    "repeat": stages_by(_repeated),
+    "expand": stages_by(_expanded),
+    "slice": stages_by(_sliced),
+    "split": stages_by(_split),
+    **dict.fromkeys(("reshape", "squeeze", "unsqueeze"), stages_by(_reshaped)),
+    "concat": stages_by(_joined),
+    "pad": stages_by(_padded),
 }
