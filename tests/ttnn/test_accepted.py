@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+from pathlib import Path
 
 import pytest
 
 from graph_runtime.compat import ttnn
-from graph_runtime.ttnn.accepted.rules import ACCEPTED, Operand, Rule
+from graph_runtime.ttnn.accepted.rules import ACCEPTED, Mix, Operand, Rule
 
 from . import accepted_calls
-from .operations import calls_of_models, calls_of_moves
 
 pytestmark = pytest.mark.core
 
-INSIDE = accepted_calls.INSIDE | calls_of_models.INSIDE | calls_of_moves.INSIDE
-OUTSIDE = accepted_calls.OUTSIDE | calls_of_models.OUTSIDE | calls_of_moves.OUTSIDE
+HERE = Path(__file__).parent
+CALLS = [accepted_calls] + [  # a module of calls for each family: calls_of_FAMILY
+    importlib.import_module(f".operations.{path.stem}", __package__)
+    for path in sorted((HERE / "operations").glob("calls_of_*.py"))
+]
+INSIDE = {name: call for one in CALLS for name, call in one.INSIDE.items()}
+OUTSIDE = {name: pair for one in CALLS for name, pair in one.OUTSIDE.items()}
 
 OPERANDS = [
     (name, at)
     for name, row in ACCEPTED.items()
     for at, one in enumerate(row.rules)
     if isinstance(one, Operand)
+]
+MIXES = [
+    (name, at) for name, row in ACCEPTED.items() for at, one in enumerate(row.rules) if isinstance(one, Mix)
 ]
 RULES = [(name, one.says) for name, row in ACCEPTED.items() for one in row.rules if isinstance(one, Rule)]
 
@@ -53,7 +62,7 @@ def sharded(tensor, memory):
 def variants(rule):
     """Changes of the rule's operand, each with whether the rule takes it."""
     layouts = [rule.within] if rule.within else ["TILE", "ROW_MAJOR"]
-    for dtype in ("BFLOAT16", "FLOAT32", "BFLOAT8_B", "BFLOAT4_B", "UINT32", "INT32", "UINT16", "UINT8"):
+    for dtype in TYPES:
         if rule.dtypes:
             layout = (
                 layouts[0] if not dtype.startswith("BFLOAT8") and not dtype.startswith("BFLOAT4") else "TILE"
@@ -83,13 +92,27 @@ def outcome(call):
 def test_an_operand_is_refused_outside_of_its_rule_alone(device, name, at):
     rule, others = ACCEPTED[name].rules[at], ACCEPTED[name].rules
     for change, taken in variants(rule):
-        text = outcome(lambda change=change: INSIDE[name](maker(device, **{rule.name: change})))
+        changes = dict.fromkeys(rule.name.split(), change)
+        text = outcome(lambda changes=changes: INSIDE[name](maker(device, **changes)))
         if not taken:
             assert "TT_FATAL" in text, (rule.says, change)
         elif text:  # another rule of the row has this value, too
-            assert any(isinstance(one, Rule) or one.name != rule.name or one is not rule for one in others), (
-                change
-            )
+            assert any(isinstance(one, Rule) or one is not rule for one in others), change
+
+
+TYPES = ("BFLOAT16", "FLOAT32", "BFLOAT8_B", "BFLOAT4_B", "UINT32", "INT32", "UINT16", "UINT8")
+
+
+@pytest.mark.parametrize(("name", "at"), MIXES)
+def test_types_that_do_not_mix_are_refused(device, name, at):
+    rule = ACCEPTED[name].rules[at]
+    first, second = rule.names.split()[:2]
+    for a in TYPES:
+        for b in TYPES:
+            changes = {first: {"dtype": a, "layout": "TILE"}, second: {"dtype": b, "layout": "TILE"}}
+            text = outcome(lambda changes=changes: INSIDE[name](maker(device, **changes)))
+            if not rule.takes(ttnn.DataType[a], ttnn.DataType[b]):
+                assert "TT_FATAL" in text, (rule.says, a, b)
 
 
 @pytest.mark.parametrize("name", sorted(ACCEPTED))

@@ -2,10 +2,13 @@
 one table, for example indexing.
 """
 
+from . import elementwise as elementwise  # each module adds its rows
 from . import experts as experts
-from . import indexing as indexing  # each module adds its rows
+from . import indexing as indexing
 from . import model_heads as model_heads
 from . import movement as movement
 from . import norms as norms
+from . import pairs as pairs
+from . import reduction as reduction
 from . import sampling as sampling
 from . import transforms as transforms

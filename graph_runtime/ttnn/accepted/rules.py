@@ -13,12 +13,14 @@ Rules are those of the release ttnn 0.81.1; ``source`` is the file of tt-metal t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
-from ..errors import expect
+from ..errors import failed
 from ..memory.values import DataType, Layout, TensorMemoryLayout
 from ..registry import find
 from ..tensors.tensor import Tensor
@@ -44,11 +46,12 @@ class Given:
 
 @dataclass(frozen=True)
 class Operand:
-    """What an operation accepts as one tensor of a call: the argument ``name``, or each tensor of a list that
-    is the argument. ``dtypes``, ``layouts``, ``memories`` (of TensorMemoryLayout): names separated by spaces,
-    "" for all; ``ranks``: all if empty. ``text``: the error's text, in which {dtype}, {layout}, {memory} and
-    {rank} are the tensor's; "" for a text that lists what is accepted. ``within``: a layout; the rule is for
-    tensors of that layout only."""
+    """What an operation accepts as one tensor of a call: each of the arguments ``name`` (names separated by
+    spaces), or each tensor of a list that is the argument. ``dtypes``, ``layouts``, ``memories`` (of
+    TensorMemoryLayout): names separated by spaces, "" for all; ``ranks``: all if empty. ``text``: the error's
+    text, in which {name}, {dtype}, {layout}, {memory} and {rank} are the tensor's; "" for a text that lists
+    what is accepted. ``within``: a layout; the rule is for tensors of that layout only. ``filled``: whether
+    the rule is for tensors with elements only."""
 
     name: str
     dtypes: str = ""
@@ -57,6 +60,7 @@ class Operand:
     ranks: Sequence[int] = ()
     text: str = ""
     within: str = ""
+    filled: bool = False
 
     @property
     def says(self) -> str:
@@ -68,20 +72,39 @@ class Operand:
         ]
         if self.ranks:
             parts.append(f"rank {_spoken(self.ranks)}")
-        where = f" in {self.within}" if self.within else ""
-        return f"{self.name}{where}: {'; '.join(part for part in parts if part)}"
+        where = (f" in {self.within}" if self.within else "") + (" with elements" if self.filled else "")
+        return f"{', '.join(self._names)}{where}: {'; '.join(part for part in parts if part)}"
 
     def fault(self, given: Given) -> str:
         """The error's text for the arguments, "" if they are accepted."""
-        value = getattr(given, self.name)
-        for tensor in value if isinstance(value, (list, tuple)) else (value,):
-            if isinstance(tensor, Tensor) and not self._takes(tensor):
-                return self._refusal(tensor)
+        for name in self._names:
+            value = getattr(given, name)
+            if isinstance(value, Tensor):
+                if not self._takes(value):
+                    return self._refusal(name, value)
+            elif isinstance(value, (list, tuple)):
+                for one in value:
+                    if isinstance(one, Tensor) and not self._takes(one):
+                        return self._refusal(name, one)
         return ""
 
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(self.name.split())
+
+    @cached_property
+    def _kinds(self) -> SimpleNamespace:
+        """The sets that the names of the rule stand for."""
+        return SimpleNamespace(
+            dtypes=frozenset(_members(DataType, self.dtypes)),
+            layouts=frozenset(_members(Layout, self.layouts)),
+            memories=frozenset(_members(TensorMemoryLayout, self.memories)),
+            within=frozenset(_members(Layout, self.within)),
+        )
+
     def _takes(self, x: Tensor) -> bool:
-        kinds = _kinds(self)
-        if kinds.within and x.layout not in kinds.within:
+        kinds = self._kinds
+        if (kinds.within and x.layout not in kinds.within) or (self.filled and not math.prod(x.shape)):
             return True
         return (
             (not kinds.dtypes or x.dtype in kinds.dtypes)
@@ -90,8 +113,9 @@ class Operand:
             and (not self.ranks or len(x.shape) in self.ranks)
         )
 
-    def _refusal(self, x: Tensor) -> str:
+    def _refusal(self, name: str, x: Tensor) -> str:
         has = {
+            "name": name,
             "dtype": f"DataType::{x.dtype.name}",
             "layout": f"Layout::{x.layout.name}",
             "memory": f"TensorMemoryLayout::{_memory(x).name}",
@@ -105,6 +129,47 @@ class Operand:
 
 
 @dataclass(frozen=True)
+class Mix:
+    """Which types tensors of a call may have beside each other: the arguments ``names`` (separated by spaces)
+    that are tensors have the type of the first of them, or both types are in one of the ``groups`` (names
+    separated by spaces). ``text``: the error's text, in which {a} and {b} are two types that do not mix."""
+
+    names: str
+    groups: tuple[str, ...] = ()
+    text: str = "Mixed dtype is not supported: {a} and {b}"
+
+    @property
+    def says(self) -> str:
+        """The rule in words, for docs and errors."""
+        several = [" ".join(group.split()).replace(" ", ", ") for group in self.groups]
+        mixed = "".join(f", or of {one}" for one in several)
+        return f"{self.names.replace(' ', ', ')}: one type{mixed}"
+
+    def fault(self, given: Given) -> str:
+        """The error's text for the arguments, "" if they are accepted."""
+        first = None
+        for name in self._names:
+            value = getattr(given, name)
+            if isinstance(value, Tensor):
+                first = first or value.dtype
+                if not self.takes(first, value.dtype):
+                    return self.text.format(a=f"DataType::{first.name}", b=f"DataType::{value.dtype.name}")
+        return ""
+
+    def takes(self, a: DataType, b: DataType) -> bool:
+        """Whether the types mix."""
+        return a is b or any(a in group and b in group for group in self._sets)
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(self.names.split())
+
+    @cached_property
+    def _sets(self) -> tuple[frozenset[DataType], ...]:
+        return tuple(frozenset(_members(DataType, group)) for group in self.groups)
+
+
+@dataclass(frozen=True)
 class Rule:
     """A rule about several arguments. ``says``: the rule in words; ``fault(given)``: the error's text for the
     arguments, "" if they are accepted."""
@@ -113,12 +178,15 @@ class Rule:
     fault: Callable[[Given], str]
 
 
+AnyRule = Operand | Mix | Rule
+
+
 @dataclass(frozen=True)
 class Row:
     """What an operation accepts: ``rules`` in the order in which they are checked, and the ``source`` of
     them."""
 
-    rules: tuple[Operand | Rule, ...]
+    rules: tuple[AnyRule, ...]
     source: str
 
     def check(self, given: Given) -> None:
@@ -128,13 +196,14 @@ class Row:
                 text = rule.fault(given)
             except (AttributeError, IndexError, TypeError, ValueError):
                 continue  # an argument of another kind: the body says so
-            expect(not text, text)
+            if text:
+                raise failed(text)
 
 
 ACCEPTED: dict[str, Row] = {}  # name of an operation, without "ttnn." -> what it accepts
 
 
-def accepts(names: str, *rules: Operand | Rule, source: str) -> None:
+def accepts(names: str, *rules: AnyRule, source: str) -> None:
     """Add the same row for each of the ``names``, which spaces separate. Raises ValueError for a name that
     has a row."""
     row = Row(rules, source)
@@ -153,22 +222,6 @@ def ttnn_accepts(name: str) -> str:
         return f"{operation.python_fully_qualified_name}: no rules of its own"
     lines = [f"- {rule.says}" for rule in row.rules]
     return "\n".join([f"{operation.python_fully_qualified_name} accepts", *lines, f"source: {row.source}"])
-
-
-_found: dict[Operand, SimpleNamespace] = {}
-
-
-def _kinds(operand: Operand) -> SimpleNamespace:
-    """The sets that the names of an operand's rule stand for; made at the first call."""
-    made = _found.get(operand)
-    if made is None:
-        made = _found[operand] = SimpleNamespace(
-            dtypes=frozenset(_members(DataType, operand.dtypes)),
-            layouts=frozenset(_members(Layout, operand.layouts)),
-            memories=frozenset(_members(TensorMemoryLayout, operand.memories)),
-            within=frozenset(_members(Layout, operand.within)),
-        )
-    return made
 
 
 def _members(kind: Any, names: str) -> Iterator[Any]:

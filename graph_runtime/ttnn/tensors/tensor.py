@@ -88,7 +88,7 @@ class Tensor:
         if self._more is not None:
             return self._more
         if self.layout is not Layout.TILE:
-            return self.shape
+            return self.shape if self._handle.shape else Shape([1])
         one_row = (1,) * (2 - len(self._handle.shape))  # a vector is one row
         return tiled(one_row + self._handle.shape, self.tile)
 

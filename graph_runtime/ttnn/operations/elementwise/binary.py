@@ -6,15 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 from ...devices.wide_value import WideValue
-from ...errors import Unsupported, called, expect, failed, mistaken
+from ...errors import expect, mistaken
 from ...memory.values import BcastOpDim, BcastOpMath, DataType, Layout
 from ...tensors.tensor import Tensor
 from ..operation import Operation, operation
 from ..results import Target, device_tensor, finish, target
-from .binary_bodies import BINARY, Body
+from .binary_bodies import BINARY, Body, whole_power
 from .unary import chain
-
-_INTEGERS = (DataType.INT32, DataType.UINT32, DataType.UINT16, DataType.UINT8)
 
 
 def broadcast_shape(*shapes: Any) -> tuple[int, ...]:
@@ -69,27 +67,57 @@ class Pair:
             return a
         return b if b.shard_spec.num_cores() > a.shard_spec.num_cores() else a
 
-    def operands(self) -> tuple[WideValue, WideValue]:
-        """Both operands in the order of the call, as floats or as integers of the first tensor's dtype."""
-        a = self.first._value
-        b = self.b._value.cast(a.dtype) if isinstance(self.b, Tensor) else a.scalar(self._number(a.dtype))
+    def operands(self, wide: bool) -> tuple[WideValue, WideValue]:
+        """Both operands in the order of the call, as floats if ``wide`` is True, else as floats or integers
+        of the first tensor's dtype."""
+        a = self.first._value.cast("float32") if wide else self.first._value
+        if isinstance(self.b, Tensor):
+            b = self.b._value.cast(a.dtype)
+        else:
+            b = a.scalar(float(self.b) if a.dtype == "float32" else int(self.b))
         return (b, a) if self.swapped else (a, b)
 
-    def _number(self, dtype: str) -> float:
-        if dtype != "float32" and isinstance(self.b, float) and not self.b.is_integer():
-            kind = self.first.dtype.name
-            raise Unsupported(
-                f"{called()}: a number that is not whole, with a tensor of {kind}, is not supported"
-            )
-        return float(self.b) if dtype == "float32" else self.b
+    def result_type(self, name: str, rounded: bool) -> DataType | None:
+        """The result's default type, where that is not the first tensor's. ``rounded``: whether the quotient
+        is rounded."""
+        a, words = self.first.dtype, (DataType.INT32, DataType.UINT32)
+        if name in COMPARISONS and a is DataType.UINT8:
+            return DataType.UINT16
+        if name not in _RAISED or a not in words:
+            return None
+        if name == "isclose":
+            return DataType.FLOAT32
+        if not isinstance(self.b, Tensor):
+            word = isinstance(self.b, int) and -(2**31) <= self.b < 2**32
+            return DataType.FLOAT32 if not word or (name in _QUOTIENTS and not rounded) else None
+        if self.b.dtype.is_float:
+            return DataType.BFLOAT16 if self.b.dtype.is_block else self.b.dtype
+        return DataType.FLOAT32 if name in _QUOTIENTS and not rounded else None
+
+    def wide(self, name: str, dtype: DataType) -> bool:
+        """Whether a function computes integers as floats: where its result has floats, and where a comparison
+        is with a number that is not whole."""
+        if name in COMPARISONS:
+            return isinstance(self.b, float) and not self.b.is_integer()
+        return name == "div_no_nan" or (name in _RAISED and dtype.is_float)
 
 
+COMPARISONS = frozenset("eq ne lt le gt ge".split())
 IN_PLACE = (
     "add subtract multiply divide rsub eq ne lt le gt ge logical_and logical_or logical_xor ldexp logaddexp "
     "logaddexp2 squared_difference bias_gelu"
 ).split()
 _DIRECT = {"add", "subtract", "multiply", "maximum", "minimum", "logaddexp", "logaddexp2", "hypot", "ldexp"}
-_QUOTIENTS = {"div", "divide", "rdiv"}  # quotients, whose NaN silicon's packer makes infinity
+_PACKED = {"div", "divide", "rdiv"}  # quotients, whose NaN silicon's packer makes infinity
+_QUOTIENTS = {"div", "divide", "floor_div", "div_no_nan"}
+_RAISED = _QUOTIENTS | {
+    "multiply",
+    "fmod",
+    "remainder",
+    "isclose",
+}  # functions that make floats of some words
+_NUMBER_FIRST = {"add", "subtract", "multiply", "div", "divide", "pow"}
+_OF_TENSORS = {"atan2", "hypot", "gcd", "lcm", "isclose", "addalpha", "subalpha"}  # a number is no operand
 _NAMED = {"alpha", "rtol", "atol", "equal_nan", "rounding_mode"}  # the keywords that any body takes
 
 
@@ -113,6 +141,7 @@ def _function(name: str, body: Body, served: str, doc: str, in_place: bool) -> N
         if unknown:
             raise mistaken(f"unexpected {sorted(unknown)[0]!r}")
         a, b = input_tensor_a, input_tensor_b
+        _check_number(name, a, b)
         if input_tensor_a_activations and isinstance(a, Tensor):
             a = chain(a, input_tensor_a_activations)
         if input_tensor_b_activations and isinstance(b, Tensor):
@@ -120,7 +149,8 @@ def _function(name: str, body: Body, served: str, doc: str, in_place: bool) -> N
         into = input_tensor_a if in_place else output_tensor
         pair = Pair(a, b)
         if dtype is None and into is None:
-            dtype = _quotient_type(name, pair, args, given)
+            modes = (*args, given.get("rounding_mode"))
+            dtype = pair.result_type(name, any(mode not in (None, "None") for mode in modes))
         goal = _goal(pair, memory_config, into, dtype)
         made = _computed(name, body, pair, goal, args, given)
         return _activated(made, activations, goal, into)
@@ -129,20 +159,16 @@ def _function(name: str, body: Body, served: str, doc: str, in_place: bool) -> N
     Operation(f"{name}_" if in_place else name, function, served).is_binary = True
 
 
-def _quotient_type(name: str, pair: Pair, args: Any, given: Any) -> DataType | None:
-    """float32 for the unrounded quotient of two int32 tensors, else None."""
-    rounded = [x for x in (*args, given.get("rounding_mode")) if x not in (None, "None")]
-    both = all(isinstance(x, Tensor) and x.dtype is DataType.INT32 for x in (pair.a, pair.b))
-    return DataType.FLOAT32 if name in ("div", "divide") and both and not rounded else None
+def _check_number(name: str, a: Any, b: Any) -> None:
+    """Raise TypeError for a number where the function takes a tensor."""
+    if not isinstance(a, Tensor) and name not in _NUMBER_FIRST:
+        raise mistaken(f"the first operand is a {type(a).__name__}, wanted a ttnn.Tensor")
+    if name in _OF_TENSORS and not isinstance(b, Tensor):
+        raise mistaken(f"the second operand is a {type(b).__name__}, wanted a ttnn.Tensor")
 
 
 def _goal(pair: Pair, memory_config: Any, into: Tensor | None, dtype: DataType | None) -> Target:
     layout = pair.layout()
-    if into is not None and layout is Layout.ROW_MAJOR and isinstance(pair.b, Tensor):
-        raise failed(
-            "Optional output tensor with Row Major input is not supported right now for Elementwise "
-            "operations"
-        )
     first = pair.first
     kind = dtype or (None if into is None else into.dtype)
     goal = target(first, memory_config, into, kind, layout, pair.memory())
@@ -157,12 +183,14 @@ def _goal(pair: Pair, memory_config: Any, into: Tensor | None, dtype: DataType |
 
 
 def _computed(name: str, body: Body, pair: Pair, goal: Target, args: Any, given: Any) -> Tensor:
-    a, b = pair.operands()
+    a, b = pair.operands(pair.wide(name, goal.dtype))
+    if name == "pow" and a.dtype != "float32" and not isinstance(pair.b, Tensor):
+        return finish(goal, whole_power(a, int(pair.b)))
     if name in _DIRECT and a.dtype == "float32" and goal.dtype.is_float:
         return goal.run(name, [a, b], {}, pair.shape)
     extra = {key: value for key, value in given.items() if value is not None}
     made = body(a, b, *args, **extra)
-    if name in _QUOTIENTS and made.dtype == "float32":
+    if name in _PACKED and made.dtype == "float32":
         made = made.packed(goal.dtype)
     return finish(goal, made)
 

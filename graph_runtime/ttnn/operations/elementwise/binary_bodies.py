@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from ....ir.value import where
 from ...devices import kernels
 from ...devices.wide_value import WideValue
-from ...errors import Unsupported, expect
+from ...errors import expect
 
 Body = Callable[..., WideValue]
 
@@ -43,8 +42,6 @@ def _logical(op: str) -> Body:
 
 def _bits(op: str, unsigned: bool = False) -> Body:
     def body(a: WideValue, b: WideValue) -> WideValue:
-        if a.dtype == "float32":
-            raise Unsupported(f"{op} takes integers, not floats", op=op)
         if unsigned and a.dtype == "int32":
             a, b = (x.reinterpret("uint32") for x in (a, b))
             return a.run(op, b).reinterpret("int32")
@@ -53,21 +50,12 @@ def _bits(op: str, unsigned: bool = False) -> Body:
     return body
 
 
-def _floats(op: str, **attrs: Any) -> Body:
-    """An op that takes floats only."""
-
-    def body(a: WideValue, b: WideValue) -> WideValue:
-        if a.dtype != "float32":
-            raise Unsupported(f"{op} of integers is not supported", op=op)
-        return a.op(op, b, **attrs)
-
-    return body
+def _op(op: str) -> Body:
+    return lambda a, b: a.op(op, b)
 
 
 def _quotient(a: WideValue, b: WideValue, rounding_mode: str | None = None) -> WideValue:
     expect(rounding_mode in (None, "None", "floor", "trunc"), f"Incorrect rounding mode {rounding_mode}")
-    if a.dtype not in ("float32", "int32"):
-        raise Unsupported(f"divide of {a.dtype} is not supported")
     if a.dtype == "float32":
         made = a / b
         return made if rounding_mode in (None, "None") else made.op(rounding_mode)
@@ -127,10 +115,15 @@ def _xlogy(a: WideValue, b: WideValue) -> WideValue:
     return where(b.isnan(), math.nan, made)
 
 
-def _power(a: WideValue, b: WideValue) -> WideValue:
-    if a.dtype == "float32":
-        return a**b
-    return (a.cast("float32") ** b.cast("float32")).cast(a.dtype)
+def whole_power(a: WideValue, exponent: int) -> WideValue:
+    """Integers to the power of a whole number of 0 or above, with wrapping: products of squares."""
+    made, square = None, a.int32()
+    while exponent:
+        if exponent & 1:
+            made = square if made is None else made * square
+        exponent >>= 1
+        square = square * square if exponent else square
+    return a.scalar(1).run("broadcast_to", shape=a.shape) if made is None else made
 
 
 def _atan2(y: WideValue, x: WideValue) -> WideValue:
@@ -162,7 +155,9 @@ def _isclose(
 
 def _scaled(op: str) -> Body:
     def body(a: WideValue, b: WideValue, alpha: float = 1.0) -> WideValue:
-        return a.op(op, b * float(alpha))
+        if a.dtype == "float32":
+            return a.op(op, b * float(alpha))
+        return a.int32().op(op, b.int32() * int(alpha))
 
     return body
 
@@ -202,7 +197,7 @@ BINARY: dict[str, tuple[Body, str, str]] = {
     "rdiv": (_turned_quotient, "divide", "b / a"),
     "remainder": (_remainder(False), "mod", "the remainder of a / b, with the sign of b"),
     "fmod": (_remainder(True), "mod", "the remainder of a / b, with the sign of a"),
-    "pow": (_power, "power", "a to the power of b"),
+    "pow": (lambda a, b: a**b, "power, multiply", "a to the power of b"),
     "maximum": (_greater("maximum"), "maximum", "the greater one"),
     "minimum": (_greater("minimum"), "minimum", "the lesser one"),
     "eq": (lambda a, b: a.int32().equal(b.int32()), "equal", "1 where a == b"),
@@ -225,10 +220,10 @@ BINARY: dict[str, tuple[Body, str, str]] = {
         "shift_right",
         "the bits shifted right, with zeros in front",
     ),
-    "ldexp": (_floats("ldexp"), "ldexp", "a 2^b"),
-    "logaddexp": (_floats("logaddexp"), "logaddexp", "log(exp(a) + exp(b))"),
-    "logaddexp2": (_floats("logaddexp2"), "logaddexp2", "log2(2^a + 2^b)"),
-    "hypot": (_floats("hypot"), "hypot", "sqrt(a a + b b)"),
+    "ldexp": (_op("ldexp"), "ldexp", "a 2^b"),
+    "logaddexp": (_op("logaddexp"), "logaddexp", "log(exp(a) + exp(b))"),
+    "logaddexp2": (_op("logaddexp2"), "logaddexp2", "log2(2^a + 2^b)"),
+    "hypot": (_op("hypot"), "hypot", "sqrt(a a + b b)"),
     "squared_difference": (_squared_difference, "subtract, multiply", "(a - b)^2"),
     "bias_gelu": (lambda a, b: (a + b).op("gelu"), "add, gelu", "gelu(a + b)"),
     "xlogy": (_xlogy, "log, multiply, where", "a log(b)"),

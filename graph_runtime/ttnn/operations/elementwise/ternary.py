@@ -8,7 +8,7 @@ from typing import Any
 
 from ....ir.value import where as select
 from ...devices.wide_value import WideValue
-from ...errors import Unsupported, expect
+from ...errors import expect
 from ...memory.values import DataType, Layout
 from ...tensors.tensor import Tensor
 from ..operation import operation
@@ -35,7 +35,9 @@ def _goal(first: Tensor, operands: Any, memory_config: Any, output_tensor: Any, 
     return target(first, memory_config, output_tensor, dtype, _layout(*operands))
 
 
-def _function(name: str, body: Callable[..., WideValue], served: str, doc: str) -> None:
+def _function(name: str, body: Callable[..., WideValue], served: str, doc: str, numbers: int = 0) -> None:
+    """Register a function of three tensors; the last ``numbers`` of them may be numbers."""
+
     @operation(name, served, doc=f"{doc}.")
     def function(
         input_tensor_a: Tensor,
@@ -49,9 +51,23 @@ def _function(name: str, body: Callable[..., WideValue], served: str, doc: str) 
         **given: Any,
     ) -> Tensor:
         first, operands = input_tensor_a, (input_tensor_a, input_tensor_b, input_tensor_c)
-        goal = _goal(first, operands, memory_config, output_tensor, dtype)
-        kind = first._value.dtype
+        for x in operands[: 3 - numbers]:
+            device_tensor(x)
+        goal = _goal(first, operands, memory_config, output_tensor, dtype or _product_type(name, operands))
+        kind = "float32" if name in _OF_FLOATS or goal.dtype.is_float else first._value.dtype
         return finish(goal, body(*(_operand(first._value, x, kind) for x in operands), **given))
+
+
+_OF_FLOATS = ("lerp", "addcdiv")  # functions that compute integers as floats
+
+
+def _product_type(name: str, operands: tuple[Any, ...]) -> DataType | None:
+    """The result's type of mac of 32-bit integers and floats, else None for the first tensor's."""
+    a, words = operands[0].dtype, (DataType.INT32, DataType.UINT32)
+    if name != "mac" or a not in words:
+        return None
+    b = operands[1].dtype if isinstance(operands[1], Tensor) else DataType.FLOAT32
+    return DataType.BFLOAT16 if b.is_block else b if b.is_float else None
 
 
 def _addcmul(a: WideValue, b: WideValue, c: WideValue, *, value: float = 1) -> WideValue:
@@ -62,8 +78,6 @@ def _addcmul(a: WideValue, b: WideValue, c: WideValue, *, value: float = 1) -> W
 
 
 def _addcdiv(a: WideValue, b: WideValue, c: WideValue, *, value: float = 1) -> WideValue:
-    if a.dtype != "float32":
-        raise Unsupported("addcdiv of integers is not supported")
     return a.op("addcdiv", b, c, value=float(value))
 
 
@@ -73,8 +87,8 @@ def _mac(a: WideValue, b: WideValue, c: WideValue) -> WideValue:
 
 _function("addcmul", _addcmul, "addcmul", "a + value b c")
 _function("addcdiv", _addcdiv, "addcdiv", "a + value b / c")
-_function("lerp", lambda a, b, c: a.op("lerp", b, c), "lerp", "a + c (b - a)")
-_function("mac", _mac, "multiply, add", "a b + c")
+_function("lerp", lambda a, b, c: a.op("lerp", b, c), "lerp", "a + c (b - a)", 1)
+_function("mac", _mac, "multiply, add", "a b + c", 2)
 
 
 @operation("where", "where")
@@ -90,11 +104,14 @@ def where(
     number."""
     operands = (predicate, true_value, false_value)
     first = next((x for x in operands[1:] if isinstance(x, Tensor)), predicate)
-    goal = _goal(first, operands, memory_config, output_tensor, None)
+    numbers = not any(isinstance(x, Tensor) for x in operands[1:]) and not first.dtype.is_float
+    kind = DataType.FLOAT32 if numbers and output_tensor is None else None
+    goal = _goal(first, operands, memory_config, output_tensor, kind)
     if memory_config is None and output_tensor is None:
         goal.config = predicate.memory_config()
         goal.like = predicate._config
-    dtype = first._value.dtype
+        goal.layout = predicate.layout if predicate.is_sharded() else goal.layout
+    dtype = "float32" if kind else first._value.dtype
     chosen = [_operand(first._value, x, dtype) for x in operands[1:]]
     return finish(goal, select(predicate._value.true(), *chosen))
 
@@ -138,16 +155,17 @@ for _name, _gate in {"glu": "sigmoid", "reglu": "relu", "geglu": "gelu", "swiglu
 def outer(input_tensor_a: WideValue, input_tensor_b: WideValue) -> WideValue:
     """The products of each of the n elements of a with each of the m elements of b, [1, 1, n, m]."""
     a, b = input_tensor_a, input_tensor_b
-    return a.reshape((1, 1, a.size, 1)) * b.reshape((1, 1, 1, b.size))
+    return a.int32().reshape((1, 1, a.size, 1)) * b.int32().reshape((1, 1, 1, b.size))
 
 
 def _triangle(name: str, compared: str, side: str) -> None:
     served, doc = "cumsum, subtract, less_equal, where", f"x on the diagonal and {side} it, 0 elsewhere."
 
-    @operation(name, served, doc=doc, takes="memory_config, output_tensor")
+    @operation(name, served, doc=doc, takes="memory_config, output_tensor", layout=Layout.TILE)
     def function(input_tensor: WideValue, diagonal: int = 0) -> WideValue:
-        x = input_tensor
-        edge = _numbers(x, (1, x.shape[-1])) - _numbers(x, (x.shape[-2], 1))
+        x, rows = input_tensor, (1, *input_tensor.shape)[-2]
+        edge = _numbers(x, (1, x.shape[-1])) - _numbers(x, (rows, 1))
+        edge = edge if len(x.shape) > 1 else edge.reshape(x.shape)
         return edge.op(compared, int(diagonal)).run("where", x, x.scalar(0))
 
 

@@ -11,7 +11,7 @@ from ...devices import kernels
 from ...devices.wide_value import WideValue
 from ...errors import Unsupported, expect, mistaken
 from ...memory.configs import MemoryConfig
-from ...memory.values import DataType
+from ...memory.values import DataType, Layout
 from ...registry import OPERATIONS
 from ...tensors.tensor import Tensor
 from ..operation import Operation, elementwise_key, operation
@@ -19,7 +19,7 @@ from ..results import Target, device_tensor, finish, target
 from .unary_bodies import COMPOSED, OF_INTEGERS, Body
 
 _INTEGERS = {"relu", "abs", "negative", "square", "sign"}  # ops with an int32 kernel
-_UNCHANGED = {"floor", "ceil", "trunc", "round"}  # ops that leave integers as they are
+_UNSIGNED = {"relu", "abs", "leaky_relu"}  # ops that leave unsigned integers as they are
 # ops whose ttnn functions need more than a name and arguments: COMPOSED has these functions
 _OWN = {
     "logical_not",
@@ -100,12 +100,10 @@ def _run_plain(name: str, op: str, x: Tensor, attrs: dict[str, Any], goal: Targe
         if goal.dtype.is_float:
             return goal.run(op, [x._value], attrs, x.shape)
         return goal.wrap(x._value.run(op, to=kernels.between([x._handle]), **attrs))
-    if op in _UNCHANGED:
+    if x.dtype is not DataType.INT32 and op in _UNSIGNED:
         return goal.wrap(x._value.copied())
     if op not in _INTEGERS:
         raise Unsupported(f"ttnn.{name} of {x.dtype.name} is not supported: it takes floats")
-    if x.dtype is not DataType.INT32 and op in ("abs", "relu"):
-        return goal.wrap(x._value.copied())  # unsigned integers are unchanged
     return finish(goal, x._value.int32().op(op))
 
 
@@ -192,15 +190,23 @@ def logical_not_(input_tensor: Tensor, *, memory_config: MemoryConfig | None = N
 
 def _clamp(name: str) -> None:
     @operation(name, "maximum, minimum", takes="memory_config, output_tensor")
-    def function(input_tensor: WideValue, min: Any = None, max: Any = None) -> WideValue:
-        """x, raised to at least ``min`` and lowered to at most ``max``; both are numbers or tensors."""
-        text = "Only one of 'min' or 'max' can be None. Please provide one value"
-        expect(min is not None or max is not None, text)
-        made = input_tensor.ordered()
+    def function(input_tensor: Tensor, min: Any = None, max: Any = None, *, goal: Target) -> Tensor:
+        """x, raised to at least ``min`` and lowered to at most ``max``; both are numbers or both tensors. The
+        result of int32 has float32 if a bound is a float."""
+        bounds = [bound for bound in (min, max) if bound is not None]
+        if len({isinstance(bound, Tensor) for bound in bounds}) > 1:
+            raise mistaken("min and max must both be tensors, or both numbers")
+        x, floats = input_tensor._value, name == "clip" or any(isinstance(bound, float) for bound in bounds)
+        if floats and not isinstance(bounds[0], Tensor) and x.dtype == "int32":
+            x = x.cast("float32")
+            goal.dtype = DataType.FLOAT32 if goal.into is None else goal.dtype
+        if any(isinstance(bound, Tensor) and bound.layout is Layout.TILE for bound in bounds):
+            goal.layout = goal.layout if goal.into else Layout.TILE
+        made = x.ordered()
         for op, bound in (("maximum", min), ("minimum", max)):
             if bound is not None:
-                made = made.op(op, _bound(bound, input_tensor))
-        return made.reinterpret("uint32").flip() if input_tensor.dtype == "uint32" else made
+                made = made.op(op, _bound(bound, x))
+        return goal.wrap(made.reinterpret("uint32").flip() if x.dtype == "uint32" else made)
 
 
 def _bound(bound: Any, x: WideValue) -> WideValue:

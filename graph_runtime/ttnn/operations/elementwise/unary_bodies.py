@@ -44,8 +44,6 @@ def _shrink(moved: bool) -> Body:
 
 
 def _round(x: WideValue, decimals: int | None = 0) -> WideValue:
-    if x.dtype != "float32":
-        return x
     if not decimals:
         return x.round()
     scale = 10.0**decimals
@@ -68,6 +66,7 @@ def erfinv(x: Value) -> Value:
 
 
 def _polyval(x: WideValue, coeffs: Any) -> WideValue:
+    x = x.cast("float32")
     made = x * 0.0 + float(coeffs[0])
     for coefficient in coeffs[1:]:
         made = made * x + float(coefficient)
@@ -114,13 +113,22 @@ def _bounded(side: str) -> Body:
     return body
 
 
+def _relu6(x: WideValue) -> WideValue:
+    if x.dtype == "float32":
+        return x.clip(min=0.0, max=6.0)
+    least, most = (x.scalar(bound).ordered() for bound in (0, 6))
+    made = x.ordered().op("maximum", least).op("minimum", most)
+    return made.reinterpret("uint32").flip() if x.dtype == "uint32" else made
+
+
 def _hardtanh(x: WideValue, min_val: float = -1.0, max_val: float = 1.0) -> WideValue:
     return x.clip(min=float(min_val), max=float(max_val))
 
 
 # functions in COMPOSED that also take integers
 OF_INTEGERS = frozenset(
-    "eqz nez gtz gez ltz lez logical_not bitwise_not signbit relu_max relu_min round fill identity".split()
+    "eqz nez gtz gez ltz lez logical_not bitwise_not signbit relu_max relu_min relu6 fill identity "
+    "polyval".split()
 )
 
 # name -> (body, the registry ops that serve it, its formula)
@@ -143,7 +151,7 @@ COMPOSED: dict[str, tuple[Body, str, str]] = {
     "isinf": (_isinf(True, True), "isinf", "1 where x is infinite"),
     "isposinf": (_isinf(True, False), "isinf", "1 where x is infinity"),
     "isneginf": (_isinf(False, True), "isinf", "1 where x is minus infinity"),
-    "relu6": (lambda x: x.clip(min=0.0, max=6.0), "clip", "min(max(x, 0), 6)"),
+    "relu6": (_relu6, "clip, maximum, minimum", "min(max(x, 0), 6)"),
     "relu_max": (_bounded("max"), "clip, relu", "max(min(x, upper_limit), 0)"),
     "relu_min": (_bounded("min"), "clip", "max(x, lower_limit)"),
     "hardtanh": (_hardtanh, "clip", "min(max(x, min_val), max_val)"),

@@ -11,9 +11,7 @@ from ....ir.value import where
 from ...devices import kernels
 from ...devices.wide_value import WideValue
 from ...errors import expect
-from ...memory.values import DataType
 from ...tensors.tensor import Tensor
-from ..bodies import TiledTensor, TiledValue
 from ..operation import operation
 from ..results import Target, row_of_indices
 
@@ -23,11 +21,8 @@ _streams: dict[int, np.random.Generator] = {}  # user -> generator for sampling 
 _seed: list[int | None] = [None]  # the seed for users that have no generator yet
 
 
-_TILED = "The input must be in tiled format"
-
-
-@operation("ema", "multiply, slice, pad, add", takes="out, core_grid, memory_config", tiled=_TILED)
-def ema(input_tensor: TiledValue, alpha: float) -> WideValue:
+@operation("ema", "multiply, slice, pad, add", takes="out, core_grid, memory_config")
+def ema(input_tensor: WideValue, alpha: float) -> WideValue:
     """y[t] = alpha y[t - 1] + (1 - alpha) x[t] along the last dimension, where y[-1] = 0. It takes log2(n)
     steps; each step adds values that lie twice as far back as the values of the step before."""
     x, last = input_tensor, len(input_tensor.shape) - 1
@@ -90,10 +85,9 @@ def _below(a: WideValue, b: Any) -> WideValue:
     "sampling",
     "topk, softmax, cumsum, less, sum, divide, take_along_axis",
     takes="..., output_tensor, memory_config",
-    tiled="Only TILE_LAYOUT is supported for inputs!",
 )
 def sampling(
-    input_values_tensor: TiledTensor,
+    input_values_tensor: Tensor,
     input_indices_tensor: Tensor,
     *,
     k: Tensor,
@@ -107,16 +101,8 @@ def sampling(
     probabilities together reach p are kept. One of the kept values is drawn by its probability; the result is
     the element of ``input_indices_tensor`` at the place of that value."""
     x, names = input_values_tensor, input_indices_tensor
-    expect(
-        len(x.shape) == 4 and tuple(x.shape)[:2] == (1, 1),
-        f"the values must be [1, 1, users, n], got {x.shape}",
-    )
-    expect(x.dtype is DataType.BFLOAT16, f"Only BFLOAT16 is supported for inputs! Got {x.dtype}")
-    expect(x.shape == names.shape, f"the indices {names.shape} must have the shape {x.shape}")
     users = x.shape[2]
     column = (1, 1, users, 1)
-    for one, name in ((k, "k"), (p, "p"), (temp, "temp")):
-        expect(one.logical_volume() == users, f"{name} must have {users} elements, got {one.shape}")
     count, share, heat = (t._value.reshape(column) for t in (k, p, temp))
     best = min(_BEST, x.shape[3])
     attrs = {"k": best, "axis": 3, "largest": True, "dtype": "int32"}

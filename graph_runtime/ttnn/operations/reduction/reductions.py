@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...accepted.reduction import outside
 from ...devices.wide_value import WideValue
-from ...errors import Unsupported, called, expect
+from ...errors import Unsupported, expect
 from ...memory.values import DataType, Layout
 from ...tensors.tensor import Tensor
 from ..operation import operation
@@ -19,14 +20,8 @@ def axes_of(dim: Any, rank: int) -> tuple[int, ...]:
     for a dimension that the tensor does not have."""
     if dim is None or (isinstance(dim, (list, tuple)) and not dim):
         return tuple(range(rank))
-    dims = [dim] if isinstance(dim, int) else list(dim)
-    for at, one in enumerate(dims):
-        moved = one + rank if one < 0 else one
-        expect(
-            0 <= moved < rank or (rank == 0 and one in (0, -1)),
-            f"Unsupported dim {one} at index {at}. After possible adjustment, needs to be at least 0 and "
-            f"less than rank {rank}, or exactly 0 for a rank 0 tensor.",
-        )
+    dims, text = [dim] if isinstance(dim, int) else list(dim), outside(dim, rank)
+    expect(not text, text)
     return tuple(sorted({one % rank for one in dims})) if rank else ()
 
 
@@ -34,6 +29,18 @@ def _shape(x: Tensor, axes: Sequence[int], keepdim: bool) -> tuple[int, ...]:
     if keepdim:
         return tuple(1 if at in axes else size for at, size in enumerate(x.shape))
     return tuple(size for at, size in enumerate(x.shape) if at not in axes)
+
+
+def _layout(name: str, x: Tensor, axes: Sequence[int]) -> Layout:
+    """ROW_MAJOR for sums and means of bfloat16 and float32 in ROW_MAJOR, unless the last two dimensions are
+    reduced at once, or a sum of bfloat16 is over others; for no elements the input's; else TILE."""
+    if x.layout is Layout.TILE or not math.prod(x.shape):
+        return x.layout
+    rank = len(x.shape)
+    at_once = len(axes) == 2 and tuple(axes) == (rank - 2, rank - 1)
+    over_others = name == "sum" and x.dtype is DataType.BFLOAT16 and any(at < rank - 2 for at in axes)
+    rows = name in ("sum", "mean") and x.dtype in (DataType.BFLOAT16, DataType.FLOAT32)
+    return Layout.ROW_MAJOR if rows and not at_once and not over_others else Layout.TILE
 
 
 Body = Callable[[WideValue, tuple[int, ...], bool, bool], WideValue]
@@ -64,7 +71,6 @@ _REDUCTIONS: dict[str, tuple[Body, str, float]] = {
     "var": (_variance, "mean, subtract, sum_squares, divide", math.nan),
     "std": (_deviation, "mean, subtract, sum_squares, divide, sqrt", math.nan),
 }
-_OF_INT32 = ("sum", "max", "min")
 
 
 def _reduction(name: str, body: Body, served: str, empty: float) -> None:
@@ -83,10 +89,9 @@ def _reduction(name: str, body: Body, served: str, empty: float) -> None:
     ) -> Tensor:
         x, goal = input_tensor, goal.resharded()
         axes = axes_of(dim, len(x.shape))
+        goal.layout = _layout(name, x, axes)
         if not math.prod(x.shape):
             return empty_result(goal, _shape(x, axes, keepdim), empty)
-        if x.dtype is DataType.INT32 and name not in _OF_INT32:
-            raise Unsupported(f"{called()} of INT32 is not supported")
         made = body(x._value, axes, keepdim, correction)
         return goal.wrap(made if scalar == 1.0 else made * float(scalar))
 
@@ -143,21 +148,23 @@ def prod(
     if isinstance(dim, Tensor) or output_tensor is not None:
         raise Unsupported("ttnn.prod into a tensor is not supported")
     axes = axes_of(dim if dims is None else dims, len(x.shape))
+    goal.layout = _layout("prod", x, axes)
     attrs = {"axes": axes, "keepdims": keepdim}
     return goal.resharded().run("prod", [x._value], attrs, _shape(x, axes, keepdim))
 
 
 @operation("argmax", "argmax, cast", takes="memory_config, output_tensor")
 def argmax(input_tensor: WideValue, dim: int | None = None, keepdim: bool = False, *, goal: Target) -> Tensor:
-    """The index, uint32, of the greatest element along the last dimension or in the whole tensor; of equal
-    elements the first counts."""
+    """The index, uint32, of the greatest element along a dimension or in the whole tensor; of equal elements
+    the first counts."""
     handle, rank = input_tensor, len(input_tensor.shape)
-    if dim is not None:
-        expect(-rank <= dim < max(rank, 1), f"dim {dim} is out of range for a tensor of rank {rank}")
-        expect(rank == 0 or dim % rank == rank - 1, "Only argmax on last dim is supported!")
+    if not handle.size and goal.into is None:
+        sizes = [1 if at == dim % rank else size for at, size in enumerate(handle.shape)]
+        goal.dtype = DataType.UINT32
+        return empty_result(goal, sizes if keepdim else sizes[: dim % rank] + sizes[dim % rank + 1 :])
     if dim is None or rank == 0:
         handle = handle.reshape((handle.size,))
-    axis = len(handle.shape) - 1
+    axis = 0 if dim is None or rank == 0 else dim % rank
     made = handle.op("argmax", axis=axis, keepdims=keepdim and dim is not None, dtype="int32")
     if dim is None and keepdim:
         made = made.reshape((1,) * rank)
@@ -171,18 +178,9 @@ _RUNNING = "dtype, ..., out, memory_config"
 def cumsum(input: WideValue, dim: int, *, reverse_order: bool = False) -> WideValue:
     """The running sum along a dimension, which runs from the end of the dimension if ``reverse_order`` is
     True."""
-    if not _can_run(input, dim):
+    if not input.size or not input.shape:
         return input.copied()
     return input.int32().op("cumsum", axis=dim % len(input.shape), reverse=reverse_order)
-
-
-def _can_run(x: WideValue, dim: int) -> bool:
-    """Whether the tensor has elements to run over along a dimension. Raises RuntimeError if it has no such
-    dimension."""
-    rank = len(x.shape)
-    text = f"The requested cumulation axis is {dim}, while the input tensor has rank {rank}"
-    expect(-rank <= dim < max(rank, 1), text)
-    return bool(x.shape) and x.size > 0
 
 
 @operation("cumprod", "slice, multiply, concatenate", takes=_RUNNING, into_wins=True)
@@ -190,7 +188,7 @@ def cumprod(input: WideValue, dim: int, *, reverse_order: bool = False) -> WideV
     """The running product along a dimension. It takes log2(n) steps; each step multiplies by products that
     lie twice as far back as those of the step before."""
     made = input.int32()
-    if not _can_run(input, dim):
+    if not made.size or not made.shape:
         return made.copied()
     axis, size, back = dim % len(made.shape), made.shape[dim], 1
     while back < size:
