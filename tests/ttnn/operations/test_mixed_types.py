@@ -1,4 +1,4 @@
-"""Elementwise functions and reductions of integers, of unlike types and of nothing: values, types, layouts."""
+"""Elementwise functions and reductions of integers, of mixed types and of nothing: values and types."""
 
 from __future__ import annotations
 
