@@ -72,6 +72,21 @@ class Tensor:
             device.tensors[self.tensor_id] = self
             device.note_allocation()
 
+    def _shared(self) -> Tensor:
+        """Another tensor on the same memory: each is deallocated for itself, the memory with the last of them
+        or by force."""
+        made = Tensor.of(
+            self._handle.alias(),
+            self.dtype,
+            self.layout,
+            self._config,
+            self._device,
+            self._padding,
+            self.tile,
+        )
+        made._more = self._more
+        return made
+
     @property
     def _value(self) -> WideValue:
         """The values of a tensor on a device, with operators."""

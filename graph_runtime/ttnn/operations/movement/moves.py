@@ -40,14 +40,6 @@ def deallocate(tensor: AnyTensor, force: bool = True) -> None:
     tensor.deallocate(force)
 
 
-def shared(tensor: Tensor) -> Tensor:
-    """Another tensor on the memory of ``tensor``: each is deallocated for itself, the memory with the last or
-    by force."""
-    made = target(device_tensor(tensor), tensor._config).wrap(tensor._handle.alias(), tensor._padding)
-    made.tile = tensor.tile
-    return made
-
-
 def moved(tensor: Tensor, config: MemoryConfig, dtype: DataType | None = None) -> Tensor:
     x = device_tensor(tensor)
     goal = target(x, config, None, dtype)
@@ -137,7 +129,7 @@ def sharded_to_interleaved(
     """The values interleaved over the banks of a memory, DRAM by default; a tensor that is not sharded is the
     result itself, wherever it lies."""
     if not input_tensor.is_sharded():
-        return shared(input_tensor)
+        return input_tensor
     return moved(input_tensor, memory_config or DRAM_MEMORY_CONFIG, output_dtype)
 
 

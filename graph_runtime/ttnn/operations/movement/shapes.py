@@ -90,9 +90,8 @@ def _view(name: str) -> None:
         sizes = _resolved(x, shape)
         free = x.shape[-1:] == sizes[-1:] or not sizes
         if x.layout is Layout.TILE:
-            same = x.shape[-2:-1] == sizes[-2:-1]
-            whole = all(s[-2] % 32 == 0 for s in (x.shape, sizes) if len(s) > 1)
-            free = free and (same or (whole and len(x.shape) > 1 < len(sizes)))
+            rows = [1 if len(s) < 2 else s[-2] for s in (x.shape, sizes)]  # a vector is one row
+            free = free and (rows[0] == rows[1] or all(row % 32 == 0 for row in rows))
         expect(free, f"a view cannot make {list(sizes)} of {x.shape} without a copy")
         return _with_shape(x, sizes)
 
