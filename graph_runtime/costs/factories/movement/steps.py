@@ -93,6 +93,11 @@ class Steps:
         self.stages.append(CardStage(ran, held, last=self._made))
         return made
 
+    def hold(self, x: CardOperand) -> None:
+        """Hold a tensor that the host writes, from now on."""
+        if x.on_l1:
+            self._held.append((x, HeldTensor("tensor of the host", self.board.nbytes(x))))
+
     def free(self, *tensors: CardOperand) -> None:
         """Free tensors that earlier steps made; other tensors are left alone."""
         gone = [id(x) for x in tensors]

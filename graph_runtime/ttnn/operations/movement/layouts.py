@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...devices import kernels
 from ...devices.wide_value import WideValue
 from ...errors import Unsupported, expect, mistaken
 from ...memory.configs import MemoryConfig
@@ -156,9 +157,14 @@ def typecast(
     rows = x.layout is Layout.ROW_MAJOR
     expect(not (rows and kind.is_block), f"{kind} needs Layout.TILE")
     if kind is x.dtype and output_tensor is None:
-        return moved(x, memory_config or x.memory_config())
+        if memory_config not in (None, x.memory_config()):
+            return moved(x, memory_config)
+        return target(x).wrap(kernels.copied(x._handle), x._padding)
     goal = target(x, memory_config, output_tensor, kind)
-    return goal.wrap(_cast(goal, x), x._padding)
+    made = goal.wrap(_cast(goal, x), x._padding)
+    if output_tensor is None and made._handle._owner is x._handle._owner:
+        return goal.wrap(kernels.copied(made._handle), x._padding)
+    return made
 
 
 Operation("experimental.typecast", typecast.function, "cast")
