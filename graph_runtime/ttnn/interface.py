@@ -30,6 +30,7 @@ from .operations import (  # noqa: F401  (each makes its operations)
     attention,
     complex_tensors,
     creation,
+    diffusion_norms,
     elementwise,
     experts,
     gradients,

@@ -8,7 +8,6 @@ function's name from the decorator, too:
         return (a + b).square()
 
 Read: operation (the steps around each call), bodies (the meaning of a signature), neutral (arguments without
-effect), results (the places of results), then one family, for example elementwise. complex_tensors and
-model_kernels are made of other operations; declined lists the functions that are not served; operators has
-Python's operators on tensors.
-"""
+effect), results (the places of results), then one family, for example elementwise. complex_tensors,
+diffusion_norms and model_kernels are made of other operations; declined lists the functions that are not
+served; operators has Python's operators on tensors."""

@@ -37,12 +37,6 @@ DECLINED: dict[str, str] = {
         "experimental.reduce_scatter_minimal_direct_create_staging_buffer experimental.send_direct_async "
         "experimental.recv_direct_async experimental.send_async_d2h experimental.recv_async_h2d "
         "experimental.ring_indexer_score_dsa transformer.ring_mla "
-        "experimental.dit_fused_distributed_groupnorm "
-        "experimental.dit_fused_distributed_groupnorm_create_stats_buffer "
-        "experimental.dit_fused_distributed_layernorm "
-        "experimental.dit_fused_distributed_layernorm_create_stats_buffer "
-        "experimental.dit_fused_distributed_rmsnorm "
-        "experimental.dit_fused_distributed_rmsnorm_create_stats_buffer "
         "experimental.deepseek_prefill.attn_res_gather_softmax experimental.deepseek_prefill.combine "
         "experimental.deepseek_prefill.combine_fabric2d experimental.deepseek_prefill.dispatch "
         "experimental.deepseek_prefill.dispatch_fabric2d "
@@ -77,7 +71,7 @@ DECLINED: dict[str, str] = {
         "experimental.prepare_w2_tensor_for_moe_compute experimental.prepare_w2_tensor_with_bias"
     ),
     "it is a kernel of one model's, and none is written here for it": (
-        "nextafter prepare_grid_sample_grid "
+        "prepare_grid_sample_grid "
         "cdist isin intimg "
         "transformer.windowed_scaled_dot_product_attention "
         "kv_cache.zero_cache_range "
@@ -87,14 +81,11 @@ DECLINED: dict[str, str] = {
         "experimental.deepseek.moe.generalized_moe_gate experimental.deepseek.moe.moe_gate_mm "
         "experimental.deepseek_prefill.csa_compressor "
         "experimental.deepseek_prefill.mhc_split_sinkhorn experimental.deepseek_prefill.moe_fused_swiglu "
-        "experimental.deepseek_prefill.moe_padding_config "
         "experimental.deepseek_prefill.pack_scaled_fp8_kv_cache "
         "experimental.deepseek_prefill.per_token_cast_back "
         "experimental.deepseek_prefill.per_token_cast_to_fp8 "
-        "experimental.deepseek_prefill.unified_routed_expert_moe "
         "experimental.kda.prepare_chunk_recurrence "
         "experimental.kda.qkv_causal_conv1d_silu_with_carry experimental.kda.select_final_carry "
-        "experimental.matmul_decode "
     ),
 }
 

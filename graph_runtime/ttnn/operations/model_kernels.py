@@ -1,5 +1,5 @@
 """Functions of ttnn that were made for single models: products of attention in decoding, the product of state
-space models, norms of diffusion transformers in two steps."""
+space models."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ from ..devices import kernels
 from ..devices.mesh_device import MeshDevice
 from ..devices.wide_value import WideValue
 from ..errors import expect
-from ..memory.values import TILE_SIZE, DataType, MathFidelity
+from ..memory.values import TILE_SIZE, MathFidelity
 from ..programs.configs import numerics
-from ..registry import OPERATIONS
-from ..tensors.tensor import Tensor
-from .bodies import TiledTensor
-from .operation import Operation, operation
-from .results import target
+from .operation import operation
 
 
 @operation(
@@ -139,105 +135,6 @@ def _one_for_shapes(args: Any, given: Any) -> Any:
 
 
 group_attn_matmul.program_key = _one_for_shapes
-
-
-# **************** norms of diffusion transformers ****************
-
-
-@operation("experimental.dit_layernorm_pre_allgather", "sum_squares, sum, pad, concatenate")
-def dit_layernorm_pre_allgather(
-    input_tensor: Tensor,
-    recip_tensor: Tensor | None = None,
-    *,
-    dtype: DataType = DataType.BFLOAT16,
-    memory_config: Any = None,
-) -> Tensor:
-    """The statistics of rows that layer_norm_pre_all_gather computes."""
-    pre: Operation = OPERATIONS["layer_norm_pre_all_gather"]
-    return pre(input_tensor, dtype=dtype, memory_config=memory_config)
-
-
-@operation("experimental.dit_layernorm_post_allgather", "slice, sum, divide, rsqrt, multiply")
-def dit_layernorm_post_allgather(
-    input_tensor: Tensor,
-    stats: Tensor,
-    *,
-    epsilon: float = 1e-5,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    memory_config: Any = None,
-    dtype: DataType | None = None,
-) -> Tensor:
-    """The layer norm of rows by the statistics of all parts of the rows."""
-    post, x = OPERATIONS["layer_norm_post_all_gather"], input_tensor
-    batched = [t is not None and len(t.shape) == 3 and t.shape[0] > 1 for t in (weight, bias)]
-    if not any(batched):
-        given = {"weight": weight, "bias": bias, "memory_config": memory_config, "dtype": dtype}
-        plain: Tensor = post(x, stats, epsilon=epsilon, **given)
-        return plain
-    made = post(x, stats, epsilon=epsilon, dtype=DataType.FLOAT32)._value
-    for name, operand in (("multiply", weight), ("add", bias)):
-        if operand is not None:
-            made = made.op(name, _of_batches(x, operand))
-    return target(x, memory_config, None, dtype).wrap(made)
-
-
-def _of_batches(x: Tensor, operand: Tensor) -> WideValue:
-    """The first row of a weight [batch, 1 or 32, n], in a shape that broadcasts with an input of that
-    batch."""
-    expect(operand.shape[0] == x.shape[0], f"{operand.shape} has another batch than {x.shape}")
-    sizes = (operand.shape[0], *(1,) * (len(x.shape) - 2), operand.shape[-1])
-    return operand._value.part(1, 0, 1).reshape(sizes)
-
-
-@operation("experimental.wan_fused_rmsnorm_pre_allgather", "sum_squares, pad")
-def wan_fused_rmsnorm_pre_allgather(
-    input_tensor: Tensor, *, dtype: DataType = DataType.BFLOAT16, memory_config: Any = None
-) -> Tensor:
-    """The sums of squares of rows that rms_norm_pre_all_gather computes."""
-    pre: Operation = OPERATIONS["rms_norm_pre_all_gather"]
-    return pre(input_tensor, dtype=dtype, memory_config=memory_config)
-
-
-@operation(
-    "experimental.wan_fused_rmsnorm_post_allgather",
-    "sum, rsqrt, multiply, transpose, matmul, add",
-    takes="..., memory_config, dtype",
-    tiled="Only tilized inputs supported.",
-)
-def wan_fused_rmsnorm_post_allgather(
-    input_tensor: TiledTensor,
-    stats: Tensor,
-    *,
-    epsilon: float = 1e-5,
-    num_heads_per_device: int = 1,
-    weight: Tensor | None = None,
-    transformation_mat: WideValue | None = None,
-    rope_cos: WideValue | None = None,
-    rope_sin: WideValue | None = None,
-) -> WideValue:
-    """The RMS norm of rows [1, 1, n, heads d] by the statistics of all parts of the rows, cut into heads [1,
-    heads, n, d]. With ``rope_cos`` the heads get a rotary embedding: x cos + (x @ transformation_mat) sin."""
-    x = input_tensor
-    given = {"epsilon": epsilon, "weight": weight, "dtype": DataType.FLOAT32}
-    normal: Tensor = OPERATIONS["rms_norm_post_all_gather"](x, stats, **given)
-    (b, one, n, width) = tuple(x.shape)
-    heads = num_heads_per_device
-    expect(one == 1 and width % heads == 0, f"{x.shape} cannot be cut into {heads} heads")
-    made = normal._value.reshape((b, n, heads, width // heads))
-    made = made.op("transpose", perm=(0, 2, 1, 3))
-    if rope_cos is not None:
-        expect(
-            rope_sin is not None and transformation_mat is not None,
-            "rope_cos needs rope_sin and transformation_mat",
-        )
-        assert rope_sin is not None
-        assert transformation_mat is not None
-        # the matrix maps the 32 columns of a tile; a wider head is mapped tile by tile
-        parts = made.reshape((b, heads, n * (width // heads) // TILE_SIZE, TILE_SIZE))
-        turned = parts.run("matmul", transformation_mat, to=kernels.WIDE).reshape(made.shape)
-        made = made * rope_cos + turned * rope_sin
-    return made
 
 
 @operation("experimental.is_tensor_prefetcher_supported")

@@ -244,3 +244,31 @@ def test_weighted_sums_of_slices(blackhole):
     x, weights = drawn(1, 5, 32, 64).bfloat16(), drawn(3, 5, 32, 1).bfloat16()
     made = P.attn_res_weighted_reduce_nc(put(blackhole, x, BF16), put(blackhole, weights, BF16))
     close(got(made), (x.float() * weights.float()).sum(1, keepdim=True), 2**-7)
+
+
+def test_feed_forward_parts_of_all_experts(blackhole):
+    x, sizes = drawn(128, 64).bfloat16(), [(64, 96), (64, 96), (96, 64)]
+    weights = [[drawn(*sizes[n], seed=10 * n + e).bfloat16() for e in range(2)] for n in range(3)]
+    start, counts, table = (integers(blackhole, v) for v in ([0, 32, 96], [20, 40, 5], [2, 1]))
+    made = P.unified_routed_expert_moe(
+        put(blackhole, x, BF16),
+        start,
+        counts,
+        table,
+        *([put(blackhole, w, BF16) for w in each] for each in weights),
+        64,
+    )
+    for local, rows in enumerate((slice(96, 128), slice(32, 96))):
+        gate, up, down = (each[local].float() for each in weights)
+        part = x[rows].float()
+        expected = (torch.nn.functional.silu(part @ gate) * (part @ up)) @ down
+        close(got(made)[rows], expected, 2**-5)
+
+
+def test_the_number_of_tokens_that_are_no_padding(device):
+    config = integers(device, [[9, 9]])
+    made = P.moe_padding_config(config, number(device, 64), number(device, 100), 64, 1, 0)
+    assert made is config
+    assert got(config).tolist() == [[36, 1]]
+    P.moe_padding_config(config, number(device, 64), number(device, 400), 64, 0, 0)
+    assert got(config).tolist() == [[64, 0]]

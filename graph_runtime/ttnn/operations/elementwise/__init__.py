@@ -1,6 +1,13 @@
 """Elementwise functions.
 
-Read: activations, unary with unary_bodies, binary with binary_bodies, ternary, gates, quantization.
-"""
+Read: activations, unary with unary_bodies, binary with binary_bodies, ternary, gates, neighbours,
+quantization."""
 
-from . import binary, gates, quantization, ternary, unary  # noqa: F401  (each makes its operations)
+from . import (  # noqa: F401  (each makes its operations)
+    binary,
+    gates,
+    neighbours,
+    quantization,
+    ternary,
+    unary,
+)

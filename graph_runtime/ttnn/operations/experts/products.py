@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from ....ir.value import where
@@ -16,6 +17,7 @@ from ...tensors.tensor import Tensor
 from ..bodies import TiledTensor, TiledValue
 from ..operation import operation
 from ..results import on_blackhole, target
+from .tokens import Region
 
 _TILED = "Inputs to matmul must be tilized"
 
@@ -93,12 +95,50 @@ def routed_expert_ffn(
 ) -> Tensor:
     """(silu(x @ gate_proj) (x @ up_proj)) @ down_proj."""
     words = numerics(compute_kernel_config, MathFidelity.HiFi2)
+    return target(x, None, output).wrap(_fed_forward(x._value, [gate_proj, up_proj, down_proj], words))
 
+
+def _fed_forward(x: WideValue, weights: list[WideValue], words: dict[str, str]) -> WideValue:
     def product(a: WideValue, b: WideValue) -> WideValue:
         return a.run("matmul", b, to=kernels.WIDE, **words)
 
-    inner = product(x._value, gate_proj).op("silu") * product(x._value, up_proj)
-    return target(x, None, output).wrap(product(inner, down_proj))
+    gate, up, down = weights
+    return product(product(x, gate).op("silu") * product(x, up), down)
+
+
+@operation("experimental.deepseek_prefill.unified_routed_expert_moe", "take, matmul, silu, multiply, where")
+def unified_routed_expert_moe(
+    dispatched_buffer: TiledTensor,
+    expert_region_offsets: WideValue,
+    expert_token_counts: WideValue,
+    global_expert_idx_table: WideValue,
+    gate_projs: Sequence[Tensor],
+    up_projs: Sequence[Tensor],
+    down_projs: Sequence[Tensor],
+    max_dispatched_tokens_per_expert: int,
+    *,
+    compute_kernel_config: Any = None,
+    activation: Any = None,
+    gate_biases: Any = None,
+    up_biases: Any = None,
+    down_biases: Any = None,
+    min_active_tokens: int = 0,
+    max_active_tokens: int = 0xFFFFFFFF,
+) -> Tensor:
+    """routed_expert_ffn of each local expert's rows of a buffer [rows, d], as rows of a new buffer; rows of
+    no expert have no defined values."""
+    on_blackhole(dispatched_buffer, "unified_routed_expert_ffn: expected at least 11x8 compute grid, got 8x8")
+    others = (gate_biases, up_biases, down_biases, min_active_tokens, max_active_tokens != 0xFFFFFFFF)
+    if any(others) or getattr(activation, "name", "Silu") != "Silu":
+        raise Unsupported(f"{called()} with biases, limits of tokens or another activation is not supported")
+    words = numerics(compute_kernel_config, MathFidelity.HiFi2)
+    x, size = dispatched_buffer._value.wide(), max_dispatched_tokens_per_expert
+    made = x * 0.0
+    for local, weights in enumerate(zip(gate_projs, up_projs, down_projs, strict=True)):
+        region = Region(expert_region_offsets, expert_token_counts, global_expert_idx_table, local)
+        found = _fed_forward(region.rows(x, size), [one._value for one in weights], words)
+        made = region.put(made, found)
+    return target(dispatched_buffer).wrap(made)
 
 
 # **************** sums over experts ****************

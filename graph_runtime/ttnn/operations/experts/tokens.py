@@ -71,7 +71,7 @@ def offset_cumsum(
     return made(places), made(counts), made(places), made(places)
 
 
-class _Region:
+class Region:
     """The place of a local expert's tokens in a buffer: ``start`` and, in whole tiles, ``size``, as int32
     [1]."""
 
@@ -81,8 +81,18 @@ class _Region:
         count = _flat(counts).run("take", expert, axis=0).cast("float32")
         self.size = ((count / float(TILE_SIZE)).ceil() * float(TILE_SIZE)).cast("int32")
 
-    def clipped(self, at: WideValue, rows: int) -> WideValue:
-        return at.maximum(0).minimum(rows - 1)
+    def rows(self, x: WideValue, count: int) -> WideValue:
+        """``count`` rows of a buffer [rows, d] from the start on; after the buffer's last row, that row."""
+        at = _numbers(self.start, count) + self.start
+        return x.run("take", at.maximum(0).minimum(x.shape[0] - 1), axis=0)
+
+    def put(self, x: WideValue, new: WideValue) -> WideValue:
+        """The buffer [rows, d] with the first of the new rows in the expert's place."""
+        rows = x.shape[0]
+        own = _numbers(self.start, rows) - self.start
+        inside = (own >= 0) & (own < self.size)
+        found = new.run("take", own.maximum(0).minimum(new.shape[0] - 1), axis=0)
+        return where(inside.reshape((rows, 1)), found, x)
 
 
 def _numbers(like: WideValue, count: int) -> WideValue:
@@ -101,9 +111,8 @@ def extract(
 ) -> WideValue:
     """The rows of a local expert in a buffer [rows, d], from ``start`` on, as the first of
     ``max_dispatched_tokens_per_expert`` rows; rows after them have no defined values."""
-    region = _Region(start, counts, global_expert_idx_table, local_expert_id)
-    at = _numbers(region.start, max_dispatched_tokens_per_expert) + region.start
-    return global_tensor._value.wide().run("take", region.clipped(at, global_tensor.shape[0]), axis=0)
+    region = Region(start, counts, global_expert_idx_table, local_expert_id)
+    return region.rows(global_tensor._value.wide(), max_dispatched_tokens_per_expert)
 
 
 @operation("experimental.deepseek_prefill.insert", "take, where, subtract, clip")
@@ -118,13 +127,8 @@ def insert(
 ) -> Tensor:
     """The rows of a local expert, written into the buffer [rows, d] in place, from ``start`` on: as many as
     the expert's tokens take whole tiles."""
-    region = _Region(start, counts, global_expert_idx_table, local_expert_id)
-    rows = global_tensor.shape[0]
-    own = _numbers(region.start, rows) - region.start
-    inside = (own >= 0) & (own < region.size)
-    found = local_tensor.wide().run("take", region.clipped(own, local_tensor.shape[0]), axis=0)
-    made = where(inside.reshape((rows, 1)), found, global_tensor._value.wide())
-    global_tensor._value.overwrite(made)
+    region = Region(start, counts, global_expert_idx_table, local_expert_id)
+    global_tensor._value.overwrite(region.put(global_tensor._value.wide(), local_tensor.wide()))
     return global_tensor
 
 
@@ -156,3 +160,21 @@ def moe_expert_token_remap(
     second = target(topk_tensor, memory_config, optional_output_reduced_tensor, kind, Layout.ROW_MAJOR)
     reduced = used.reshape((1, 1, tokens // reduction_size, experts)).cast("int32")
     return first.wrap(made.reshape((1, batch, length, experts))), second.wrap(reduced)
+
+
+@operation("experimental.deepseek_prefill.moe_padding_config", "subtract, clip, concatenate")
+def moe_padding_config(
+    config: Tensor,
+    actual_start: WideValue,
+    actual_end: WideValue,
+    tokens_per_chip: int,
+    pad_side: int,
+    cluster_axis: int,
+) -> Tensor:
+    """Write the number of a chunk's tokens that are no padding and ``pad_side`` into ``config`` [1, 2], in
+    place: one chip has all tokens from ``actual_start`` to before ``actual_end``."""
+    start, end = (_flat(x).part(0, 0, 1) for x in (actual_start, actual_end))
+    count = (end - start).maximum(0).minimum(tokens_per_chip)
+    made = count.op("concatenate", count * 0 + pad_side, axis=0).reshape(tuple(config.shape))
+    config._value.overwrite(made.reinterpret("uint32"))
+    return config

@@ -9,7 +9,7 @@ from typing import Any
 from ...devices import kernels
 from ...devices.wide_value import WideValue
 from ...errors import Unsupported, called, expect
-from ...memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig
+from ...memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig, ShardSpec
 from ...memory.values import TILE_SIZE, DataType, Layout, MathFidelity, TensorMemoryLayout, Tile
 from ...programs.configs import (
     MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig,
@@ -17,6 +17,7 @@ from ...programs.configs import (
     numerics,
 )
 from ...tensors.tensor import Tensor
+from ..bodies import TiledTensor
 from ..elementwise.unary import chain
 from ..movement.parts import chunk
 from ..operation import operation
@@ -336,3 +337,27 @@ def dit_minimal_matmul_addcmul_fused(
     made = _minimal(matmul_input_tensor, matmul_weight_tensor, bias_tensor, config, given)
     expect(base.shape == made.shape, f"{base.shape} cannot be added to a product of {made.shape}")
     return base._value + made._value * addcmul_input_tensor2 * float(scalar)
+
+
+@operation("experimental.matmul_decode", "matmul")
+def matmul_decode(
+    input_tensor_a: TiledTensor,
+    input_tensor_b: TiledTensor,
+    *,
+    partial_width_sharded: bool = False,
+    dtype: DataType | None = None,
+    output_mem_config: Any = None,
+) -> Tensor:
+    """The product of [m, k] and [k, n], both in width shards; by default the result has a shard on each core
+    of the second operand."""
+    a, b = input_tensor_a, input_tensor_b
+    if partial_width_sharded or len(a.shape) > 2:
+        raise Unsupported(f"{called()} of batches, or with partial_width_sharded, is not supported")
+    spec = b.memory_config().shard_spec
+    wide = all(x.memory_config().memory_layout is TensorMemoryLayout.WIDTH_SHARDED for x in (a, b))
+    expect(wide and spec is not None, "both operands must be WIDTH_SHARDED")
+    assert spec is not None
+    own = ShardSpec(spec.grid, [a.padded_shape[-2], spec.shape[1]], spec.orientation)
+    product = Product(a, b, False, False)
+    config = output_mem_config or b.memory_config().with_shard_spec(own)
+    return target(a, config, None, dtype).wrap(_multiplied(product, None, None, False))
