@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from ..base.errors import did_you_mean
+from ..base.version import VERSION
 from . import submodules
 from .accepted.rules import ttnn_accepts as ttnn_accepts
 from .devices.chips import *
@@ -24,8 +25,9 @@ from .errors import Unsupported as Unsupported
 from .golden.functions import *
 from .memory.configs import *
 from .memory.cores import *
+from .memory.enums import *
 from .memory.values import *
-from .memory.values import DataType, Layout, NewerType, StorageType
+from .memory.values import DataType, Layout, StorageType
 from .operations import (  # noqa: F401  (each makes its operations)
     attention,
     complex_tensors,
@@ -46,7 +48,7 @@ from .operations import (  # noqa: F401  (each makes its operations)
     transforms,
 )
 from .operations.complex_tensors import ComplexTensor as ComplexTensor
-from .operations.declined import ABSENT, Absent, decline_the_rest
+from .operations.declined import decline_the_rest
 from .operations.elementwise.activations import *
 from .operations.operation import REPORTERS
 from .operations.operation import Operation as Operation
@@ -57,8 +59,10 @@ from .operations.other_names import serve_under_other_names
 from .operations.products.matmul import *
 from .operations.recurrences.kda import *
 from .programs.configs import *
+from .programs.descriptors import *
 from .programs.windows import *
 from .registry import OPERATIONS
+from .released.names import filled
 from .settings import *
 from .settings import SETTINGS
 from .tensors.distributed import *
@@ -66,13 +70,15 @@ from .tensors.specs import *
 from .tensors.tensor import Tensor as Tensor
 from .tensors.text import *
 
+RELEASE = "0.81.1"  # the release of ttnn whose names and rules these are
+__version__ = f"{RELEASE}+graph.runtime.{VERSION}"  # a local version (PEP 440): no card's ttnn has one
 Device = MeshDevice
 CONFIG = SETTINGS
 CONFIG_PATH = CONFIG_OVERRIDES = None
 bfloat16, float32 = DataType.BFLOAT16, DataType.FLOAT32
 bfloat8_b, bfloat4_b = DataType.BFLOAT8_B, DataType.BFLOAT4_B
 uint8, uint16, uint32, int32 = DataType.UINT8, DataType.UINT16, DataType.UINT32, DataType.INT32
-int8, fp8_e4m3 = NewerType.INT8, NewerType.FP8_E4M3
+int8, fp8_e4m3 = DataType.INT8, DataType.FP8_E4M3
 ROW_MAJOR_LAYOUT, TILE_LAYOUT = Layout.ROW_MAJOR, Layout.TILE
 DEVICE_STORAGE_TYPE = StorageType.DEVICE
 
@@ -92,8 +98,7 @@ def _logged(*call: Any) -> Any:
 decline_the_rest()
 serve_under_other_names()
 REPORTERS |= {"compared": _compared, "logged": _logged}
-SUBMODULES = submodules.submodules()
-globals().update({name: module for name, module in SUBMODULES.items() if "." not in name})
+
 _ALIASES = {
     "mul": "multiply",
     "sub": "subtract",
@@ -104,12 +109,20 @@ _ALIASES = {
 }
 
 
+def _named(name: str) -> Any:
+    """What this module has under a name of ttnn, or None."""
+    return OPERATIONS.get(_ALIASES.get(name, name), globals().get(name))
+
+
+SUBMODULES = submodules.submodules(_named)
+globals().update({name: module for name, module in SUBMODULES.items() if "." not in name})
+globals().update(filled("", {*globals(), *_ALIASES, *OPERATIONS}, lambda name: None))
+
+
 def __getattr__(name: str) -> Any:
     key = _ALIASES.get(name, name)
     if key in OPERATIONS:
         return OPERATIONS[key]
-    if name in ABSENT:
-        return Absent(f"ttnn.{name}")
     raise AttributeError(f"module 'ttnn' has no attribute {name!r}{did_you_mean(name, OPERATIONS)}")
 
 
@@ -118,8 +131,8 @@ def install() -> None:
     submodules.install(sys.modules[__name__])
 
 
-_OURS = {"ABSENT", "Absent", "Any", "ModuleType", "OPERATIONS", "REPORTERS", "SETTINGS", "annotations"}
-_OURS |= {"decline_the_rest", "did_you_mean", "serve_under_other_names"}
+_OURS = {"Any", "ModuleType", "OPERATIONS", "REPORTERS", "SETTINGS", "annotations"}
+_OURS |= {"decline_the_rest", "did_you_mean", "filled", "RELEASE", "VERSION", "serve_under_other_names"}
 _NAMES = {
     name
     for name, value in globals().items()

@@ -81,17 +81,19 @@ def manage_config(name: str, value: Any) -> Iterator[None]:
         set_one(name, before)
 
 
-def load_config_from_dictionary(config: dict[str, Any], from_file: bool = False) -> None:
+def load_config_from_dictionary(
+    config: dict[str, Any], from_file: bool = False, source: str | None = None
+) -> None:
     for name, value in config.items():
         set_one(name, value)
 
 
-def load_config_from_json_file(path: Any) -> None:
-    load_config_from_dictionary(json.loads(Path(path).read_text()), True)
+def load_config_from_json_file(json_path: Any) -> None:
+    load_config_from_dictionary(json.loads(Path(json_path).read_text()), True)
 
 
-def save_config_to_json_file(path: Any) -> None:
-    Path(path).write_text(
+def save_config_to_json_file(json_path: Any) -> None:
+    Path(json_path).write_text(
         json.dumps({f.name: getattr(SETTINGS, f.name) for f in fields(_Fields)}, default=str)
     )
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from collections import namedtuple
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -14,21 +15,17 @@ from .errors import Unsupported
 from .golden.functions import get_golden_function_for_activation, golden_of
 from .graphs import pages
 from .memory import configs, cores, values
-from .operations.declined import Absent
 from .operations.moreh import softmaxes
 from .programs import configs as program_configs
 from .programs import windows
 from .registry import OPERATIONS
+from .released.absent import Absent
+from .released.names import filled, released_names
 from .tensors.tensor import Tensor
 
 _BY_KIND = (
     "binary binary_backward comparison core creation data_movement embedding losses matmul normalization "
     "reduction ternary ternary_backward unary"
-)
-# names of ttnn.graph that record Python's own calls
-_RECORDS = (
-    "enable_python_stack_traces disable_python_stack_traces is_python_stack_trace_enabled "
-    "record_python_operation store_captured_graph store_output_tensor_ids _safe_arg_str"
 )
 
 
@@ -68,8 +65,8 @@ def _public(*modules: ModuleType) -> dict[str, Any]:
     return {name: getattr(m, name) for m in modules for name in m.__all__}
 
 
-def submodules() -> dict[str, ModuleType]:
-    """{name after "ttnn.": module}."""
+def submodules(found: Callable[[str], Any]) -> dict[str, ModuleType]:
+    """{name after "ttnn.": module}. ``found``: what ttnn itself has under a name, or None."""
     made: dict[str, ModuleType] = {}
     for name, function in OPERATIONS.items():
         group, _, last = name.rpartition(".")
@@ -85,7 +82,16 @@ def submodules() -> dict[str, ModuleType]:
     made["cluster"] = _module("cluster", "the kind of this machine", **kinds)
     made["distributed"] = _module("distributed", "meshes", get_num_pcie_devices=opening.get_num_devices)
     made["core"] = _module("core", "helpers", divup=lambda a, b: -(-a // b), **_public(configs))
-    return made | _tools() | _extension() | _operations()
+    made |= _tools(found) | _extension() | _operations()
+    for module in filter(None, released_names()):
+        here = _group(made, module)
+        if not isinstance(here, _Later):
+            vars(here).update(filled(module, vars(here), found))
+    for name, module_of in made.items():
+        outer, _, last = name.rpartition(".")
+        if outer:
+            setattr(made[outer], last, module_of)
+    return made
 
 
 def _group(made: dict[str, ModuleType], name: str) -> ModuleType:
@@ -132,7 +138,9 @@ def _extension() -> dict[str, ModuleType]:
     kept = _module("_ttnn.reports", "places of tensors in memory", get_buffer_pages=pages.get_buffer_pages)
     operations = _module("_ttnn.deprecated.operations", "older functions: none are served")
     deprecated = _module("_ttnn.deprecated", "older names", operations=operations)
-    parts: dict[str, Any] = {name: Absent(f"ttnn._ttnn.{name}") for name in _PARTS.split()}
+    parts: dict[str, Any] = {
+        name: Absent(f"ttnn._ttnn.{name}", "it is ttnn's compiled code") for name in _PARTS.split()
+    }
     of_tensors = _module("_ttnn.tensor", "tensors", Tensor=Tensor, **_public(values, configs))
     meshes = _module("_ttnn.multi_device", "meshes", **_public(mesh_device, chips))
     parts |= {"reports": kept, "deprecated": deprecated, "tensor": of_tensors, "multi_device": meshes}
@@ -174,8 +182,13 @@ def _golden_pools() -> dict[str, Any]:
     return made | {"golden_maxpool2d": golden_of("max_pool2d"), "golden_grid_sample": declined}
 
 
-def _tools() -> dict[str, ModuleType]:
+def _tools(found: Callable[[str], Any]) -> dict[str, ModuleType]:
     """Tools that observe calls: the tracer (under two names), captured graphs, reports."""
+
+    def whole(name: str, load: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        own = load()
+        return own | filled(name, own, found)
+
     loads = {
         "tracer": ("what torch and ttnn compute", _tracer),
         "torch_tracer": ("what torch and ttnn compute", _tracer),
@@ -184,7 +197,7 @@ def _tools() -> dict[str, ModuleType]:
         "database": ("reports of calls", _database),
         "model_preprocessing": ("parameters of torch modules", _preprocessing),
     }
-    return {name: _Later(name, doc, load) for name, (doc, load) in loads.items()}
+    return {name: _Later(name, doc, partial(whole, name, load)) for name, (doc, load) in loads.items()}
 
 
 def _tracer() -> dict[str, Any]:
@@ -207,7 +220,6 @@ def _graph() -> dict[str, Any]:
         "enable_detailed_buffer_tracing": lambda: detailed.__setitem__(0, True),
         "disable_detailed_buffer_tracing": lambda: detailed.__setitem__(0, False),
         "is_detailed_buffer_tracing_enabled": lambda: detailed[0],
-        **{name: Absent(f"ttnn.graph.{name}") for name in _RECORDS.split()},
     }
     return _public(captures, views) | flags
 

@@ -20,11 +20,21 @@ __all__ = [
 ]
 
 
-Arch = enum.Enum("Arch", "GRAYSKULL WORMHOLE_B0 BLACKHOLE")
-ClusterType = enum.Enum("ClusterType", "N150 N300 T3K GALAXY TG P100 P150 P300 BLACKHOLE_GALAXY")
+Arch = enum.Enum("Arch", "GRAYSKULL WORMHOLE_B0 BLACKHOLE QUASAR")
+ClusterType = enum.Enum(
+    "ClusterType",
+    "INVALID N150 N300 T3K GALAXY TG P100 P150 P150_X2 P150_X4 SIMULATOR_WORMHOLE_B0 "
+    "SIMULATOR_BLACKHOLE N300_2x2 P150_X8 P300 SIMULATOR_QUASAR BLACKHOLE_GALAXY P300_X2 CUSTOM",
+    start=0,
+)
 DispatchCoreType = enum.Enum("DispatchCoreType", "WORKER ETH", start=0)
 DispatchCoreAxis = enum.Enum("DispatchCoreAxis", "ROW COL", start=0)
-FabricConfig = enum.Enum("FabricConfig", "DISABLED FABRIC_1D FABRIC_1D_RING FABRIC_2D", start=0)
+FabricConfig = enum.Enum(
+    "FabricConfig",
+    "DISABLED FABRIC_1D_NEIGHBOR_EXCHANGE FABRIC_1D FABRIC_1D_RING FABRIC_2D "
+    "FABRIC_2D_TORUS_X FABRIC_2D_TORUS_Y FABRIC_2D_TORUS_XY CUSTOM",
+    start=0,
+)
 Topology = enum.Enum("Topology", "Linear Ring Mesh Torus")
 
 

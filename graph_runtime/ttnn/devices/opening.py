@@ -146,7 +146,12 @@ def close_device(device: MeshDevice) -> None:
         _default[0] = None
 
 
-CloseDevice = close_mesh_device = close_device
+CloseDevice = close_device
+
+
+def close_mesh_device(mesh_device: MeshDevice) -> None:
+    """close_device, under the name that meshes have."""
+    close_device(mesh_device)
 
 
 def CloseDevices(devices: dict[int, MeshDevice]) -> None:
@@ -216,5 +221,5 @@ def ReadDeviceProfiler(device: MeshDevice) -> None:
     """No effect: there is no profile to read."""
 
 
-def SetRootDir(path: str) -> None:
+def SetRootDir(root_dir: str) -> None:
     """No effect: tt-metal's sources are not needed."""

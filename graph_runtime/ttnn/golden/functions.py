@@ -278,6 +278,7 @@ _IGNORED = frozenset(
     "input_tensor_a_activations input_tensor_b_activations use_legacy compute_kernel_config queue_id "
     "program_config core_grid vector_mode mode approx approximate pad_value use_multicore use_low_perf "
     "use_2d_core_grid skip_compute_kernel_config sub_device_id mesh_mapper mesh_composer use_welford "
+    "enable_secondary_dm disable_compensated_sum use_falcon7b_backend skip_padding_fill "
     "recip_tensor recreate_mapping_tensor reshape_tile_mode reallocate_halo_output keep_l1_aligned "
     "sparse_grad blocking".split()
 )

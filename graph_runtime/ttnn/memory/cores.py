@@ -166,31 +166,33 @@ class CoreGrid:
 
 
 def corerange_to_cores(
-    ranges: CoreRangeSet, max_cores: int | None = None, row_wise: bool = False
+    core_range_set: CoreRangeSet, max_cores: int | None = None, row_wise: bool = False
 ) -> list[CoreCoord]:
     """The cores of each rectangle in order, along rows or down columns."""
     found = []
-    for one in ranges.ranges():
+    for one in core_range_set.ranges():
         found += sorted(one.cores(), key=(lambda c: (c.y, c.x)) if row_wise else (lambda c: (c.x, c.y)))
     return found[:max_cores]
 
 
-def grid_to_cores(num_cores: Any, x: Any, y: Any = None, row_wise: bool = False) -> list[CoreCoord]:
-    """The first ``num_cores`` cores of an x by y grid, along rows or down columns; grid_to_cores(start, end)
-    gives the cores of the rectangle with these corners."""
-    if y is None:
-        return corerange_to_cores(CoreRangeSet([CoreRange(num_cores, x)]), None, row_wise)
-    whole = CoreRangeSet([CoreRange((0, 0), (x - 1, y - 1))])
+def grid_to_cores(
+    num_cores: Any, grid_size_x: Any, grid_size_y: Any = None, row_wise: bool = False
+) -> list[CoreCoord]:
+    """The first ``num_cores`` cores of a grid, along rows or down columns; grid_to_cores(start, end) gives
+    the cores of the rectangle with these corners."""
+    if grid_size_y is None:
+        return corerange_to_cores(CoreRangeSet([CoreRange(num_cores, grid_size_x)]), None, row_wise)
+    whole = CoreRangeSet([CoreRange((0, 0), (grid_size_x - 1, grid_size_y - 1))])
     return corerange_to_cores(whole, num_cores, row_wise)
 
 
-def num_cores_to_corerangeset(num_cores: int, grid: Any, row_wise: bool = False) -> CoreRangeSet:
+def num_cores_to_corerangeset(target_num_cores: int, grid_size: Any, row_wise: bool = False) -> CoreRangeSet:
     """The first cores of a grid as rectangles: whole rows (or columns), then the part of the last row."""
-    size = coord(grid)
-    if num_cores > size.x * size.y:
-        raise RuntimeError(f"Target number of cores {num_cores} is greater than total number of cores")
+    size = coord(grid_size)
+    if target_num_cores > size.x * size.y:
+        raise RuntimeError(f"Target number of cores {target_num_cores} is greater than total number of cores")
     line = size.x if row_wise else size.y
-    whole, rest = divmod(num_cores, line)
+    whole, rest = divmod(target_num_cores, line)
     found = []
     if whole:
         found.append(CoreRange((0, 0), (line - 1, whole - 1) if row_wise else (whole - 1, line - 1)))
@@ -202,26 +204,26 @@ def num_cores_to_corerangeset(num_cores: int, grid: Any, row_wise: bool = False)
 
 
 def num_cores_to_corerangeset_in_subcoregrids(
-    start: Any, num_cores: int, ranges: CoreRangeSet, row_wise: bool = False
+    start_core: Any, target_num_cores: int, sub_core_grids: CoreRangeSet, row_wise: bool = False
 ) -> CoreRangeSet:
-    """``num_cores`` cores of ``ranges``, from the core ``start`` on."""
-    cores = corerange_to_cores(ranges, None, row_wise)
-    first = cores.index(coord(start))
-    if first + num_cores > len(cores):
-        raise RuntimeError(f"there are fewer than {num_cores} cores from {start} on")
-    return CoreRangeSet(CoreRange(core, core) for core in cores[first : first + num_cores])
+    """``target_num_cores`` cores of ``sub_core_grids``, from the core ``start_core`` on."""
+    cores = corerange_to_cores(sub_core_grids, None, row_wise)
+    first = cores.index(coord(start_core))
+    if first + target_num_cores > len(cores):
+        raise RuntimeError(f"there are fewer than {target_num_cores} cores from {start_core} on")
+    return CoreRangeSet(CoreRange(core, core) for core in cores[first : first + target_num_cores])
 
 
-def split_work_to_cores(grid: Any, units: int, row_wise: bool = False) -> tuple[Any, ...]:
+def split_work_to_cores(grid_size: Any, units_to_divide: int, row_wise: bool = False) -> tuple[Any, ...]:
     """(number of cores used, all these cores, cores with more work, cores with less work, units of each core
     with more work, units of each core with less work)."""
-    if isinstance(grid, CoreRangeSet):
-        cores = corerange_to_cores(grid, None, row_wise)
+    if isinstance(grid_size, CoreRangeSet):
+        cores = corerange_to_cores(grid_size, None, row_wise)
     else:
-        size = coord(grid)
+        size = coord(grid_size)
         cores = grid_to_cores(size.x * size.y, size.x, size.y, row_wise)
-    used = min(len(cores), units)
-    least, more = divmod(units, used) if used else (0, 0)
+    used = min(len(cores), units_to_divide)
+    least, more = divmod(units_to_divide, used) if used else (0, 0)
     sets = [
         CoreRangeSet(CoreRange(c, c) for c in part) for part in (cores[:used], cores[:more], cores[more:used])
     ]

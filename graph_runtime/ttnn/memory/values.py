@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...base.dtypes import FORMATS
-from ..errors import check
+from ..errors import Unsupported, check
 
 __all__ = [
     "TILE_SIZE",
@@ -21,7 +21,6 @@ __all__ = [
     "Layout",
     "LossReductionMode",
     "MathFidelity",
-    "NewerType",
     "PaddingMode",
     "Shape",
     "ShardDistributionStrategy",
@@ -41,7 +40,8 @@ TILE_SIZE = 32
 
 
 class DataType(enum.Enum):
-    """Element types. ``stored``: this package's dtype and storage format, which INVALID does not have."""
+    """Element types. ``stored``: this package's dtype and storage format; Unsupported for a type without
+    one."""
 
     BFLOAT16 = 0
     FLOAT32 = 1
@@ -51,11 +51,16 @@ class DataType(enum.Enum):
     UINT8 = 5
     UINT16 = 6
     INT32 = 7
-    INVALID = 8
+    FP8_E4M3 = 8
+    INT8 = 9
+    INVALID = 10
 
     @property
     def stored(self) -> tuple[str, str]:
-        return _STORED[self.name]
+        found = _STORED.get(self.name)
+        if found is None:
+            raise Unsupported(f"{self} is not supported: no kernel here computes with it")
+        return found
 
     @property
     def is_float(self) -> bool:
@@ -70,11 +75,6 @@ class DataType(enum.Enum):
         return f"DataType.{self.name}"
 
     __repr__ = __str__
-
-
-# types of later versions of ttnn, defined here so that modules that mention them can be imported; operations
-# decline them
-NewerType = enum.Enum("NewerType", "INT8 FP8_E4M3", start=9)
 
 
 _STORED = {
@@ -102,6 +102,7 @@ def element_size(dtype: DataType) -> int:
 class Layout(enum.Enum):
     ROW_MAJOR = 0
     TILE = 1
+    INVALID = 2
 
     def __str__(self) -> str:
         return f"Layout.{self.name}"
@@ -117,7 +118,9 @@ TensorMemoryLayout = enum.Enum(
 )
 ShardOrientation = enum.Enum("ShardOrientation", "ROW_MAJOR COL_MAJOR", start=0)
 ShardStrategy = enum.Enum("ShardStrategy", "HEIGHT WIDTH BLOCK")
-ShardDistributionStrategy = enum.Enum("ShardDistributionStrategy", "ROUND_ROBIN_1D GRID_2D", start=0)
+ShardDistributionStrategy = enum.Enum(
+    "ShardDistributionStrategy", "ROUND_ROBIN_1D GRID_2D CONTIGUOUS_1D", start=0
+)
 ShardShapeAlignment = enum.Enum("ShardShapeAlignment", "NONE REQUIRED RECOMMENDED", start=0)
 ShardMode = enum.Enum("ShardMode", "PHYSICAL LOGICAL", start=0)
 MathFidelity = enum.Enum("MathFidelity", {"LoFi": 0, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4, "Invalid": 255})
@@ -126,7 +129,7 @@ BcastOpMath = enum.Enum("BcastOpMath", "ADD SUB MUL", start=0)
 BcastOpDim = enum.Enum("BcastOpDim", "H W HW", start=0)
 SigmoidMode = enum.Enum(
     "SigmoidMode",
-    {"Accurate": 0, "AccurateWithFastExp": 1, "FastApproximate": 2, "ACCURATE": 0, "FAST_APPROXIMATE": 2},
+    {"FastApproximate": 0, "AccurateWithFastExp": 1, "Accurate": 2, "FAST_APPROXIMATE": 0, "ACCURATE": 2},
 )
 PaddingMode = enum.Enum("PaddingMode", "Zeros Replicate", start=0)
 LossReductionMode = enum.Enum("LossReductionMode", "NONE MEAN SUM", start=0)

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..devices.wide_value import WideValue
 from ..memory.configs import MemoryConfig
-from ..memory.values import DataType, Layout, NewerType
+from ..memory.values import DataType, Layout
 from ..tensors.tensor import Tensor
 from .results import device_tensor, finish, float_tensor, target, tiled_input
 
@@ -40,7 +40,7 @@ PLACES = {
     "input_grad_tensor": ("output_tensor", "Tensor | None"),
 }
 _KINDS: dict[str, tuple[type, ...]] = {
-    "dtype": (DataType, NewerType),
+    "dtype": (DataType,),
     "layout": (Layout,),
     "memory_config": (MemoryConfig,),
 }

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ..errors import Unsupported
 from ..registry import OPERATIONS
 from .operation import declined
 
@@ -71,69 +68,18 @@ DECLINED: dict[str, str] = {
         "experimental.prepare_w2_tensor_for_moe_compute experimental.prepare_w2_tensor_with_bias"
     ),
     "it is a kernel of one model's, and none is written here for it": (
-        "prepare_grid_sample_grid "
-        "cdist isin intimg "
-        "transformer.windowed_scaled_dot_product_attention "
-        "kv_cache.zero_cache_range "
-        "experimental.moe_gpt "
-        "experimental.can_use_fused_msda_from_offsets_l1_value "
-        "experimental.deepseek.mla.matmul_wo experimental.deepseek.moe.deepseek_moe_gate "
-        "experimental.deepseek.moe.generalized_moe_gate experimental.deepseek.moe.moe_gate_mm "
-        "experimental.deepseek_prefill.csa_compressor "
+        "prepare_grid_sample_grid cdist isin intimg transformer.windowed_scaled_dot_product_attention "
+        "kv_cache.zero_cache_range experimental.moe_gpt "
+        "experimental.can_use_fused_msda_from_offsets_l1_value experimental.deepseek.mla.matmul_wo "
+        "experimental.deepseek.moe.deepseek_moe_gate experimental.deepseek.moe.generalized_moe_gate "
+        "experimental.deepseek.moe.moe_gate_mm experimental.deepseek_prefill.csa_compressor "
         "experimental.deepseek_prefill.mhc_split_sinkhorn experimental.deepseek_prefill.moe_fused_swiglu "
         "experimental.deepseek_prefill.pack_scaled_fp8_kv_cache "
         "experimental.deepseek_prefill.per_token_cast_back "
-        "experimental.deepseek_prefill.per_token_cast_to_fp8 "
-        "experimental.kda.prepare_chunk_recurrence "
-        "experimental.kda.qkv_causal_conv1d_silu_with_carry experimental.kda.select_final_carry "
+        "experimental.deepseek_prefill.per_token_cast_to_fp8 experimental.kda.prepare_chunk_recurrence "
+        "experimental.kda.qkv_causal_conv1d_silu_with_carry experimental.kda.select_final_carry"
     ),
 }
-
-# classes, values and helpers of ttnn that scripts mention; each use of such a name raises Unsupported
-ABSENT = (
-    "BinaryOpType ComputeConfigDescriptor CoreType D2HSocket DataMovementConfigDescriptor "
-    "DataMovementProcessor DumpTensorMode FabricManagerMode FabricNodeId FabricReliabilityMode "
-    "FabricRouterConfig FabricTensixConfig FabricUDMMode H2DMode H2DSocket LayerNormDeviceOperation "
-    "LightMetalReplay MatmulDeviceOperation "
-    "MatmulMultiCoreReuseMultiCastBatchedDRAMShardedProgramConfig MeshCoordinateRangeSet MeshCoreCoord "
-    "MeshEvent MeshId MeshProgramDescriptor MeshSocket NOC NOC_MODE OverlappedTensor QueueId Rank "
-    "ReaderConfigDescriptor ReduceType RuntimeArgs RuntimeArgsColProxy Size SlidingWindowParallelConfig "
-    "distributed_context_get_size distributed_context_barrier distributed_context_get_rank "
-    "enable_asynchronous_slow_dispatch visualize_mesh_device get_tt_fabric_max_payload_size_bytes "
-    "get_tt_fabric_packet_header_size_bytes dram_prefetcher DispatchAlgorithm "
-    "GlobalCircularBuffer LayerNormType LayerNormProgramConfig LayerNormInputs "
-    "SocketConfig SocketConnection SocketEndpoint SocketMemoryConfig SubDeviceManagerId "
-    "TensorAccessorArgs TensorTopology TileDescriptor UnpackToDestMode WriterConfigDescriptor "
-    "aggregate_tensor apply_device_delay cb_descriptor_from_sharded_tensor "
-    "copy_host_to_device_tensor_partial "
-    "compute_program_descriptor_hash create_layernorm_program_config create_matmul_attributes "
-    "create_socket_pair distribute_tensor dump_device_memory_state dump_operations "
-    "get_all_programs_perf_data get_cb_address get_fabric_config get_latest_programs_perf_data "
-    "get_optimal_worker_cores_for_sharded_tensor init_distributed_context "
-    "layernorm_default_compute_config light_metal_begin_capture light_metal_end_capture "
-    "merge_program_descriptors pad_to_tile_shape query_registered_operations register_cpp_operation "
-    "register_python_operation rmsnorm_default_compute_config setup_fabric_connection "
-    "setup_routing_plane_connection start_tracy_zone stop_tracy_zone tracy_frame tracy_message "
-    "using_distributed_env"
-).split()
-
-
-class Absent:
-    """A name of ttnn that this package does not define. It can be imported; each use of it raises
-    Unsupported."""
-
-    def __init__(self, name: str):
-        self.__name__ = name
-
-    def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise Unsupported(f"{self.__name__} is not supported", op=self.__name__)
-
-    __call__ = __getitem__ = __truediv__ = __or__ = __iter__ = _refuse
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self._refuse()
 
 
 def decline_the_rest() -> None:

@@ -19,6 +19,7 @@ from ..programs.l1 import use_of_l1, what_is_kept
 from ..registry import OPERATIONS, TRANSFERS
 from ..settings import SETTINGS
 from ..tensors.tensor import Tensor, tensors_within
+from .argument_names import ARGUMENT_NAMES
 from .bodies import Parameters, around, check_kinds
 from .neutral import NEUTRAL
 
@@ -62,6 +63,7 @@ class Operation:
         self.name = name
         self._known = None if reason or self.parameters.open else self.parameters.names
         self._kinds = () if reason or name == "to_torch" else self.parameters.kinds()
+        self._also_named = ARGUMENT_NAMES.get(name)
         self._golden: Callable[..., Any] | None = None
         self.preprocess_golden_function_inputs = self.postprocess_golden_function_outputs = None
         functools.update_wrapper(self, function, assigned=("__doc__",), updated=())
@@ -96,6 +98,8 @@ class Operation:
             _check_queue(queue, [*args, *kwargs.values()])
             with on_queue(int(queue)):
                 return self(*args, **kwargs)
+        if self._also_named is not None:
+            kwargs = {self._also_named.get(key, key): value for key, value in kwargs.items()}
         if self._known is not None and kwargs:
             self._check_arguments(kwargs)
         if self._kinds:

@@ -158,21 +158,25 @@ def get_optimal_core_grid(*_: Any, **__: Any) -> Any:
     raise Unsupported("ttnn.get_optimal_core_grid is not supported")
 
 
-def allocate_tensor_on_device(spec: Any, *args: Any, **given: Any) -> Tensor:
-    """A tensor of zeros. The arguments are (spec, device) or (shape, dtype, layout, device,
-    memory_config)."""
-    if isinstance(spec, TensorSpec):
-        device = args[0] if args else given["device"]
-        return empty(list(spec.shape), spec.dtype, spec.layout, device, spec.memory_config)
-    return empty(spec, *args, **given)
+def allocate_tensor_on_device(tensor_spec: Any, *args: Any, **given: Any) -> Tensor:
+    """A tensor of zeros. The arguments are (tensor_spec, mesh_device) or (shape, dtype, layout,
+    mesh_device, memory_config)."""
+    if isinstance(tensor_spec, TensorSpec):
+        device = args[0] if args else given["mesh_device"]
+        return empty(
+            list(tensor_spec.shape), tensor_spec.dtype, tensor_spec.layout, device, tensor_spec.memory_config
+        )
+    if "mesh_device" in given:
+        given["device"] = given.pop("mesh_device")
+    return empty(given.pop("shape", tensor_spec), *args, **given)
 
 
-def allocate_tensor_on_host(spec: Any, *args: Any, **given: Any) -> Tensor:
+def allocate_tensor_on_host(tensor_spec: Any, *args: Any, **given: Any) -> Tensor:
     """A host tensor of undefined values."""
-    if isinstance(spec, TensorSpec):
-        return empty(list(spec.shape), spec.dtype, spec.layout)
+    if isinstance(tensor_spec, TensorSpec):
+        return empty(list(tensor_spec.shape), tensor_spec.dtype, tensor_spec.layout)
     dtype, layout = args[:2]
-    return empty(spec, dtype, layout)
+    return empty(tensor_spec, dtype, layout)
 
 
 def pearson_correlation_coefficient(expected: Any, actual: Any) -> float:

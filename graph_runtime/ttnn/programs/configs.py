@@ -17,6 +17,7 @@ __all__ = [
     "LayerNormDefaultProgramConfig",
     "LayerNormShardedMultiCoreProgramConfig",
     "MatmulMultiCoreReuseMultiCast1DProgramConfig",
+    "MatmulMultiCoreReuseMultiCastBatchedDRAMShardedProgramConfig",
     "MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig",
     "MatmulMultiCoreReuseMultiCastProgramConfig",
     "MatmulMultiCoreReuseProgramConfig",
@@ -46,10 +47,10 @@ GrayskullComputeKernelConfig = DeviceComputeKernelConfig
 
 
 def init_device_compute_kernel_config(
-    arch: Any, compute_kernel_config: DeviceComputeKernelConfig | None = None, **fields: Any
+    arch: Any, device_kernel_config: DeviceComputeKernelConfig | None = None, **fields: Any
 ) -> DeviceComputeKernelConfig:
     """The given configuration, or, if none is given, a new configuration with the given fields."""
-    return compute_kernel_config or DeviceComputeKernelConfig(**fields)
+    return device_kernel_config or DeviceComputeKernelConfig(**fields)
 
 
 def numerics(config: DeviceComputeKernelConfig | None, fidelity: MathFidelity) -> dict[str, str]:
@@ -71,6 +72,7 @@ class _Blocks:
     out_subblock_w: int = 1
     per_core_M: int = 1
     per_core_N: int = 1
+    allowed_worker_cores: CoreRangeSet | None = None
 
 
 class MatmulMultiCoreReuseProgramConfig(_Blocks):
@@ -101,15 +103,27 @@ class MatmulMultiCoreReuseMultiCast1DProgramConfig(_SentBlocks):
     hop_cores: CoreRangeSet = field(default_factory=CoreRangeSet)
     num_global_cb_receivers: int = 1
     untilize_out: bool = False
+    stream_in1: bool = False
 
 
 @dataclass
 class MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig:
-    """Weights in DRAM shards, each read by the core beside its bank."""
+    """Weights in DRAM shards, each read by ``num_workers_per_dram_bank`` cores beside its bank."""
 
     in0_block_w: int = 1
     per_core_M: int = 1
     per_core_N: int = 1
+    fused_activation: Any = None
+    num_workers_per_dram_bank: int = 1
+
+
+@dataclass(kw_only=True)
+class MatmulMultiCoreReuseMultiCastBatchedDRAMShardedProgramConfig:
+    """Batches of weights in DRAM shards."""
+
+    in0_block_w: int
+    per_core_M: int
+    per_core_N: int
     fused_activation: Any = None
 
 
@@ -161,6 +175,9 @@ class SDPAProgramConfig:
     k_chunk_size: int = 0
     exp_approx_mode: bool | None = None
     max_cores_per_head_batch: int = 16
+    max_k_splits: int = 1
+    matmul_math_fidelity: MathFidelity | None = None
+    segmented_accumulation: bool = False
 
 
 def check_program_config(

@@ -11,7 +11,7 @@ from types import ModuleType
 
 from .. import interface as ttnn
 from ..devices.mesh_device import use_board
-from ..operations.declined import Absent
+from ..released.absent import Absent
 
 # names of modules of tt-metal and of others that scripts import -> modules here; "" is a package that only
 # contains others
@@ -62,7 +62,7 @@ class _Helpers:
 def _absent(module: str, name: str) -> Absent:
     if name.startswith("__"):
         raise AttributeError(name)
-    return Absent(f"{module}.{name}")
+    return Absent(f"{module}.{name}", "it is made while tt-metal is built")
 
 
 def install(board: str = "", like_wheel: bool = False) -> None:

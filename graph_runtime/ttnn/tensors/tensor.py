@@ -15,17 +15,28 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.machine.devices import cpu
-from ...base.machine.layout import DRAM, TILE
+from ...base.machine.layout import DRAM, TILE, pages
 from ...base.machine.layout import Layout as Placed
 from ...run.tensors.arrays import array, empty
 from ...run.tensors.tensor import Tensor as Handle
+from ..devices.memory_views import get_dram_alignment, get_l1_alignment
 from ..devices.mesh_device import MeshDevice
 from ..devices.recorder import BANK_ADDRESS
 from ..devices.wide_value import WideValue
 from ..errors import Unsupported, check, on_queue
 from ..memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig
 from ..memory.placing import placed, with_spec
-from ..memory.values import DEFAULT_TILE, DataType, Layout, Shape, StorageType, Tile, element_size, tiled
+from ..memory.values import (
+    DEFAULT_TILE,
+    BufferType,
+    DataType,
+    Layout,
+    Shape,
+    StorageType,
+    Tile,
+    element_size,
+    tiled,
+)
 from ..registry import OPERATIONS
 from .specs import TensorSpec
 from .text import as_text
@@ -159,6 +170,34 @@ class Tensor:
         """The address of the tensor in each of its banks."""
         return self._handle.alive()._addr & BANK_ADDRESS
 
+    def buffer_num_pages(self) -> int:
+        count, _ = self._pages()
+        return count
+
+    def buffer_page_size(self) -> int:
+        """Bytes of a page: a tile, or a row of the tensor or of a shard."""
+        _, size = self._pages()
+        return size
+
+    def buffer_aligned_page_size(self) -> int:
+        """Bytes from a page to the next one in its bank."""
+        in_dram = self.memory_config().buffer_type is BufferType.DRAM
+        step = get_dram_alignment() if in_dram else get_l1_alignment()
+        return -(-self.buffer_page_size() // step) * step
+
+    def buffer_unique_id(self) -> int:
+        return self.tensor_id
+
+    def _pages(self) -> tuple[int, int]:
+        """(number of pages, bytes of a page) of a tensor on a device."""
+        check(self._device is not None, "Tensor", "the tensor must be on a device")
+        whole = pages(self._handle.alive().layout, tuple(self._handle.shape))
+        spec = self.memory_config().shard_spec
+        if self.layout is Layout.TILE or spec is None:
+            return whole.count, whole.nbytes
+        width = min(spec.shape[1], self.shape[-1])
+        return whole.count * -(-self.shape[-1] // width), spec.shape[1] * self.element_size()
+
     def __repr__(self) -> str:
         return as_text(self)
 
@@ -207,11 +246,18 @@ class Tensor:
         made._more = self._more
         return made
 
-    def to(self, target: Any, mem_config: MemoryConfig | None = None, cq_id: int | None = None) -> Tensor:
-        """The tensor on the device ``target``, or, if ``target`` is a layout, in that layout."""
-        if isinstance(target, MeshDevice):
-            return OPERATIONS["to_device"](self, target, memory_config=mem_config)
-        return OPERATIONS["to_layout"](self, target)
+    def to(
+        self,
+        device: Any = None,
+        mem_config: MemoryConfig | None = None,
+        cq_id: int | None = None,
+        *,
+        target_layout: Layout | None = None,
+    ) -> Tensor:
+        """The tensor on a device, or in a layout; a layout may be given in place of the device."""
+        if isinstance(device, MeshDevice):
+            return OPERATIONS["to_device"](self, device, memory_config=mem_config)
+        return OPERATIONS["to_layout"](self, target_layout or device)
 
     def reshape(self, *shape: Any) -> Tensor:
         sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape

@@ -212,7 +212,7 @@ for _name in ("kv_cache.update_cache_for_token_", "update_cache"):
 
 
 @operation("plus_one", "add")
-def plus_one(input_tensor: Tensor, *, skip_negative_entries: bool = False) -> Tensor:
+def plus_one(input_tensor: Tensor, sub_core_grids: Any = None, skip_negative_entries: bool = False) -> Tensor:
     """Add 1 to the integers of a tensor, in place."""
     x = input_tensor
     kinds = (DataType.INT32, DataType.UINT32)

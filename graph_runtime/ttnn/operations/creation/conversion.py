@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ....base import dtypes
-from ...errors import Unsupported, called, expect, failed, mistaken
+from ...errors import called, expect, failed, mistaken
 from ...memory.configs import MemoryConfig
-from ...memory.values import DEFAULT_TILE, DataType, Layout, NewerType, Tile
+from ...memory.values import DEFAULT_TILE, DataType, Layout, Tile
 from ...tensors.tensor import Tensor, on_device, on_host
 from ...tensors.tensorbin import read_tensor, write_tensor
 from ..bodies import AnyTensor
@@ -83,10 +83,8 @@ def build(
         found = OF_NUMPY.get(values.dtype.name)
         expect(found is not None, f"Unsupported data type {values.dtype.name}: give dtype=")
         dtype = found
-    if not isinstance(dtype, (DataType, NewerType)):
+    if not isinstance(dtype, DataType):
         raise mistaken(f"{dtype!r} is no ttnn.DataType")
-    if isinstance(dtype, NewerType):
-        raise Unsupported(f"{called()}: {dtype} is not supported")
     expect(dtype is not DataType.INVALID, "DataType.INVALID is no data type")
     if layout is None:
         layout = Layout.TILE if dtype.is_block else Layout.ROW_MAJOR

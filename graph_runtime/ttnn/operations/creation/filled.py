@@ -155,7 +155,6 @@ def moreh_full(
 def moreh_full_like(
     input: AnyTensor,
     fill_value: float,
-    *,
     dtype: DataType | None = None,
     layout: Layout | None = None,
     memory_config: MemoryConfig | None = None,
@@ -300,7 +299,12 @@ def uniform(input: Tensor, from_: float = 0.0, to: float = 1.0, seed: int = 0, *
 
 @operation("bernoulli")
 def bernoulli(
-    input: Tensor, seed: int = 0, *, output: Tensor | None = None, dtype: DataType | None = None
+    input: Tensor,
+    seed: int = 0,
+    *,
+    output: Tensor | None = None,
+    dtype: DataType | None = None,
+    memory_config: MemoryConfig | None = None,
 ) -> Tensor:
     """1 with the probability that the input's element gives, else 0."""
     x = input
@@ -309,7 +313,7 @@ def bernoulli(
         output._handle.copy_from(made)
         return output
     assert x._device is not None
-    return on_device(called(), made, dtype or x.dtype, x.layout, x._device, x._config)
+    return on_device(called(), made, dtype or x.dtype, x.layout, x._device, memory_config or x._config)
 
 
 @operation("experimental.dropout", "multiply", takes="..., memory_config, output_tensor")

@@ -146,13 +146,20 @@ def _activated(tensor: Tensor, activation: Any) -> Tensor:
         name, parameters = activation.op_type, tuple(activation.params)
     key = str(getattr(name, "name", name)).lower()
     key = _ACTIVATIONS.get(key, key)
+    if key in _PRECISE:
+        parameters = ()
     function = OPERATIONS.get(key)
     if function is None:
         raise Unsupported(f"the activation {key} is not supported", op=key)
     return function.function(tensor, *parameters, memory_config=tensor._config)
 
 
+# functions whose parameters, as an activation, choose among algorithms of silicon; the result is the precise
+# one (unary_op_utils.cpp)
+_PRECISE = "gelu sigmoid exp erf erfc log log1p log2 log10 rsqrt sqrt tanh reciprocal mish".split()
 _ACTIVATIONS = {
+    "gelu_tanh": "gelu",
+    "logical_not_unary": "logical_not",
     "gelu_approx": "gelu",
     "sigmoid_approx": "sigmoid",
     "mish_approx": "mish",

@@ -94,7 +94,7 @@ def topk_large_indices(
     place of the index of -inf. ``valid_length``: number of columns that are read. Blackhole has it only."""
     x = input_tensor
     blackhole_only(x, "topk_large_indices")
-    if valid_length_tensor is not None or valid_end_tensor is not None:
+    if valid_length_tensor is not None or valid_end_tensor is not None or valid_length_offset:
         raise Unsupported("topk_large_indices with a length in a tensor is not supported: give valid_length")
     right = x.layout is Layout.ROW_MAJOR and x.dtype is DataType.BFLOAT16
     expect(right, f"the input must be BFLOAT16 in ROW_MAJOR, got {x.dtype.name} in {x.layout.name}")

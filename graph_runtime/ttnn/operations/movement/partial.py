@@ -60,16 +60,16 @@ def interleaved_to_sharded_partial(
     return target(x, config, None, output_dtype).wrap(made)
 
 
-@operation("sharded_to_interleaved_partial", "slice_update, copy")
+@operation(
+    "sharded_to_interleaved_partial",
+    "slice_update, copy",
+    takes="memory_config, output_dtype",
+    like="cache_tensor",
+    in_place=True,
+)
 def sharded_to_interleaved_partial(
-    input_tensor: Tensor,
-    cache_tensor: Tensor,
-    num_slices: int,
-    slice_index: int,
-    *,
-    memory_config: MemoryConfig | None = None,
-    output_dtype: DataType | None = None,
-) -> Tensor:
+    input_tensor: Tensor, cache_tensor: Tensor, num_slices: int, slice_index: int
+) -> WideValue:
     """``cache_tensor``, in whose part ``slice_index`` of ``num_slices`` of the rows the input is written."""
     x, cache = input_tensor, cache_tensor
     first, end = _rows(x, num_slices, slice_index, cache)
@@ -77,8 +77,7 @@ def sharded_to_interleaved_partial(
     rows, part = _whole_rows(cache), _whole_rows(x)
     fits = part.shape == (end - first, rows.shape[1])
     expect(fits, f"{x.shape} is not one of {num_slices} parts of {cache.shape}")
-    made = rows.op("slice_update", part, starts=(first,), axes=(0,))
-    return target(cache, None, cache).wrap(made.reshape(cache.shape))
+    return rows.op("slice_update", part, starts=(first,), axes=(0,)).reshape(cache.shape)
 
 
 @operation("experimental.padded_slice", "slice, pad, copy")

@@ -26,7 +26,7 @@ from .shapes import axis_of, reshaped, squeeze, unsqueeze
 
 @operation("permute", "transpose", takes="memory_config, ...")
 def permute(
-    input_tensor: Tensor, dims: Sequence[int], *, pad_value: float | None = 0.0, goal: Target
+    input_tensor: Tensor, dims: Sequence[int], pad_value: float | None = 0.0, *, goal: Target
 ) -> Tensor:
     """Dimension d of the result is dimension dims[d] of the input."""
     x, rank = input_tensor, len(input_tensor.shape)
@@ -45,7 +45,7 @@ def _permuted(x: Tensor, perm: tuple[int, ...], goal: Target, padding: float | N
 
 @operation("transpose", "transpose", takes="memory_config, ...")
 def transpose(
-    input_tensor: Tensor, dim1: int, dim2: int, *, pad_value: float | None = 0.0, goal: Target
+    input_tensor: Tensor, dim1: int, dim2: int, pad_value: float | None = 0.0, *, goal: Target
 ) -> Tensor:
     """The tensor with two dimensions swapped."""
     rank = len(input_tensor.shape)
@@ -56,7 +56,9 @@ def transpose(
 
 
 @operation("roll", "slice, concatenate")
-def roll(input_tensor: Tensor, shifts: Any, dim: Any = None) -> Tensor:
+def roll(
+    input_tensor: Tensor, shifts: Any, dim: Any = None, *, memory_config: MemoryConfig | None = None
+) -> Tensor:
     """The tensor with its elements moved along dimensions; elements moved beyond the end come to the
     front."""
     x, handle = input_tensor, input_tensor._handle
@@ -73,7 +75,7 @@ def roll(input_tensor: Tensor, shifts: Any, dim: Any = None) -> Tensor:
             handle = _rolled(handle, shift % size, at % len(handle.shape))
     if dim is None:
         handle = reshaped(handle, x.shape)
-    return target(x).wrap(handle)
+    return target(x, memory_config).wrap(handle)
 
 
 def _rolled(handle: Handle, shift: int, axis: int) -> Handle:
@@ -298,7 +300,7 @@ def stack(tensors: Sequence[Tensor], dim: int) -> Tensor:
     return concat.function([unsqueeze.function(x, at) for x in tensors], at)
 
 
-@operation("repeat", "tile", takes="..., memory_config")
+@operation("repeat", "tile", takes="..., memory_config, optional_output_tensor")
 def repeat(
     input_tensor: Tensor, repeat_dims: Any = None, *, repetition_vector: Any = None, goal: Target
 ) -> Tensor:

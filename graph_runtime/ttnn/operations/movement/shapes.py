@@ -44,10 +44,20 @@ def _resolved(x: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
     volume, text = x.logical_volume(), "Attempting to reshape between two shapes with different volumes"
     if -1 in sizes:
         known = math.prod(size for size in sizes if size != -1)
+        expect(
+            known or volume,
+            f"cannot reshape tensor of 0 elements into shape ({','.join(map(str, shape))},) because the "
+            "unspecified dimension size -1 can be any value and is ambiguous",
+        )
         expect(known and volume % known == 0, text)
         sizes[sizes.index(-1)] = volume // known
     expect(math.prod(sizes) == volume, text)
     return tuple(sizes)
+
+
+def _listed(sizes: Sequence[Any]) -> Sequence[int]:
+    """Sizes that are given as numbers, or as one list."""
+    return sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
 
 
 def _with_shape(x: Tensor, shape: Sequence[int], memory_config: MemoryConfig | None = None) -> Tensor:
@@ -83,11 +93,11 @@ def reshape(
 
 def _view(name: str) -> None:
     @operation(name, "reshape")
-    def view(input_tensor: AnyTensor, shape: Any) -> Tensor:
-        """The same memory in another shape. The last dimension must stay; in tiles the rows of a tile must
-        stay, too."""
+    def view(input_tensor: AnyTensor, *sizes: int, shape: Any = None) -> Tensor:
+        """The same memory in another shape, given as one list or as numbers. The last dimension must
+        stay; in tiles the rows of a tile must stay, too."""
         x = input_tensor
-        sizes = _resolved(x, shape)
+        sizes = _resolved(x, _listed(sizes) if shape is None else shape)
         free = x.shape[-1:] == sizes[-1:] or not sizes
         if x.layout is Layout.TILE:
             rows = [1 if len(s) < 2 else s[-2] for s in (x.shape, sizes)]  # a vector is one row
@@ -102,10 +112,16 @@ for _name in ("view", "experimental.view"):
 
 @operation("reshape_on_device", "reshape")
 def reshape_on_device(
-    input_tensor: AnyTensor, *shape: Any, memory_config: MemoryConfig | None = None
+    input_tensor: AnyTensor,
+    W: int,
+    Z: int | None = None,
+    Y: int | None = None,
+    X: int | None = None,
+    *,
+    memory_config: MemoryConfig | None = None,
 ) -> Tensor:
-    """reshape to the shape (W, Z, Y, X)."""
-    sizes = shape[0] if len(shape) == 1 else shape
+    """reshape to the shape (W, Z, Y, X); W may be a list of the sizes."""
+    sizes = _listed([size for size in (W, Z, Y, X) if size is not None])
     return _with_shape(input_tensor, _resolved(input_tensor, sizes), memory_config)
 
 

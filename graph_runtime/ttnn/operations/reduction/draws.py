@@ -89,10 +89,10 @@ def _below(a: WideValue, b: Any) -> WideValue:
 def sampling(
     input_values_tensor: Tensor,
     input_indices_tensor: Tensor,
-    *,
     k: Tensor,
     p: Tensor,
     temp: Tensor,
+    *,
     seed: int | None = None,
     goal: Target,
 ) -> Tensor:

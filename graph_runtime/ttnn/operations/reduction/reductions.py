@@ -9,7 +9,7 @@ from typing import Any
 from ...accepted.reduction import outside
 from ...devices.wide_value import WideValue
 from ...errors import Unsupported, expect
-from ...memory.values import DataType, Layout
+from ...memory.values import DataType, Layout, LossReductionMode
 from ...tensors.tensor import Tensor
 from ..operation import operation
 from ..results import Target, empty_result, row_of_indices
@@ -208,16 +208,20 @@ def cumprod(input: WideValue, dim: int, *, reverse_order: bool = False) -> WideV
 def _loss(name: str, of: str, doc: str) -> None:
     served = f"subtract, {of}, mean, sum"
 
-    @operation(name, served, doc=doc, takes="..., memory_config", layout=Layout.TILE)
-    def function(prediction: WideValue, label: WideValue, *, reduction: Any = None) -> WideValue:
-        a, b = prediction, label
+    @operation(name, served, doc=doc, takes="..., memory_config, output_tensor", layout=Layout.TILE)
+    def function(
+        input_reference: WideValue,
+        input_prediction: WideValue,
+        *,
+        reduction: LossReductionMode = LossReductionMode.NONE,
+    ) -> WideValue:
+        a, b = input_reference, input_prediction
         expect(a.shape == b.shape, f"the shapes {list(a.shape)} and {list(b.shape)} differ")
         made = (a - b).op(of)
-        kind = str(getattr(reduction, "name", reduction or "NONE")).lower()
-        if kind not in ("mean", "sum"):
+        if reduction is LossReductionMode.NONE:
             return made
-        return made.op(kind, axes=tuple(range(len(a.shape))), keepdims=True)
+        return made.op(reduction.name.lower(), axes=tuple(range(len(a.shape))), keepdims=False)
 
 
-_loss("mse_loss", "square", "(prediction - label)^2, or the mean or sum of it.")
-_loss("l1_loss", "abs", "|prediction - label|, or the mean or sum of it.")
+_loss("mse_loss", "square", "(reference - prediction)^2, or the mean or sum of it.")
+_loss("l1_loss", "abs", "|reference - prediction|, or the mean or sum of it.")

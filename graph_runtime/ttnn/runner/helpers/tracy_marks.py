@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...operations.declined import Absent
+from ...released.absent import Absent
 
 
 def signpost(header: str, message: Any = None) -> None:
@@ -23,4 +23,4 @@ def __getattr__(name: str) -> Absent:
     """Another name of tracy's, which raises Unsupported in each use."""
     if name.startswith("__"):
         raise AttributeError(name)
-    return Absent(f"tracy.{name}")
+    return Absent(f"tracy.{name}", "it measures a card")
