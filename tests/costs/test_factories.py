@@ -33,6 +33,11 @@ from graph_runtime.costs.factories.products import Sums
 BENCH = Path(__file__).resolve().parents[1] / "bench"
 
 
+# bytes of a buffer that was there when the peaks were published: of the senders' semaphores, which the
+# released ttnn 0.81.1 no longer opens
+NO_LONGER = {"sentence_bert": 64}
+
+
 @pytest.fixture
 def models(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCH))
@@ -50,7 +55,7 @@ def test_peaks_are_those_that_were_published(models, name):
     op, circular, temporaries, tensors = published[name]
     uses = getattr(built, name)()
     use = next(use for use in uses if use.op == op)
-    assert (use.circular, use.temporaries) == (circular, temporaries)
+    assert (use.circular, use.temporaries) == (circular - NO_LONGER.get(name, 0), temporaries)
     assert use.tensors == pytest.approx(tensors, rel=0.01)
     assert max(uses, key=lambda use: use.peak).op == op  # the model's peak is there, too
 

@@ -58,6 +58,10 @@ def _reduce(name, dim, keepdim=True):
     return lambda x: getattr(ttnn, name)(x, dim=dim, keepdim=keepdim)
 
 
+def _linear(a, b, bias):
+    return ttnn.linear(a, b, bias=bias, activation="relu")
+
+
 def _in_tiles(i, w):
     return ttnn.embedding(i, w, layout=ttnn.TILE_LAYOUT)
 
@@ -96,6 +100,24 @@ MEASURED = [
     ("var 1", _reduce("var", 1, False), [_t(2, 8, 32, 33, dtype="f32", memory="l1")], 61440),
     ("prod -1", _reduce("prod", -1), [_t(64, 96)], 8224),
     ("argmax -1", lambda x: ttnn.argmax(x, dim=-1), [_t(8, 256, 128, dtype="f32", memory="l1")], 6144),
+    ("argmax of rows", lambda x: ttnn.argmax(x), [_t(4, 64, 256, layout="rm")], 1088),
+    (
+        "layer_norm",
+        lambda x, w: ttnn.layer_norm(x, weight=w, bias=w),
+        [_t(128, 96, layout="rm"), _t(1, 96)],
+        188416,
+    ),
+    ("matmul", ttnn.matmul, [_t(2, 3, 512, 32), _t(2, 3, 32, 30, dtype="f32")], 14336),
+    ("matmul", ttnn.matmul, [_t(4, 1024, 64), _t(64, 1024, memory="l1")], 786432),
+    ("matmul", ttnn.matmul, [_t(1, 1024, 256), _t(256, 256)], 28672),
+    ("matmul", ttnn.matmul, [_t(256, 64), _t(64, 256, memory="l1")], 12288),
+    (
+        "linear",
+        _linear,
+        [_t(96, 1024, memory="l1"), _t(1024, 30, memory="l1"), _t(1, 30, dtype="f32")],
+        24576,
+    ),
+    ("linear", _linear, [_t(30, 256), _t(256, 256), _t(1, 256)], 20480),
     ("topk", lambda x: ttnn.topk(x, 8), [_t(64, 64)], 36864),
     ("topk", lambda x: ttnn.topk(x, 64), [_t(8, 1, 64, 256, memory="l1")], 53248),
     ("topk", lambda x: ttnn.topk(x, 1), [_t(96, 17, memory="l1")], 45056),

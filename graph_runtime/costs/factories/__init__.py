@@ -23,11 +23,12 @@ from .group_norms import ChannelGroups, group_norm
 from .halo import HaloWindow, halo, halo_rows, pool
 from .lookups import embedded, gathered
 from .moves import concatenated, copied, resharded, tilized, transposed, untilized
-from .products import ProductBlocks, product, simple_blocks
+from .products import ProductBlocks, added_row, idle_senders, product, simple_blocks
 from .reductions import (
     accumulated,
     greatest,
     greatest_index,
+    greatest_index_of_rows,
     greatest_plane,
     multiplied,
     reduced,
@@ -50,6 +51,7 @@ __all__ = [
     "HeldTensor",
     "ProductBlocks",
     "accumulated",
+    "added_row",
     "attention",
     "binary",
     "concatenated",
@@ -61,10 +63,12 @@ __all__ = [
     "gathered",
     "greatest",
     "greatest_index",
+    "greatest_index_of_rows",
     "greatest_plane",
     "group_norm",
     "halo",
     "halo_rows",
+    "idle_senders",
     "layer_norm",
     "multiplied",
     "peak",

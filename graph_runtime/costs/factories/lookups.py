@@ -36,7 +36,7 @@ def embedded(
     if indices.layout == TILE:
         return opened("embedding by tiles", ("rows", 2, row), ("indices", 1, indices.tile))
     out = CircularBuffer("out", 2 if math.prod(indices.shape) > cores else 1, row, borrowed=shard)
-    read = CircularBuffer("indices", aligned // indices.element, max(_LINE, aligned))
+    read = CircularBuffer("indices", aligned // indices.element, _LINE)
     return CardProgram.of("embedding", [out, read])
 
 

@@ -77,7 +77,8 @@ def product(
     depth = a.matrix[1] if not turned else _rows_of(a)
     count = max(1, depth // blocks.inner)
     made = partials_format(blocks.kind, count, bool(bias), sums, result.format)
-    buffers = [_of_a(a, blocks, count, depth), _of_b(b, blocks, count), *_views(a, blocks)]
+    several = blocks.kind == "2d" and a.batch > 1 and not blocks.fused_batch
+    buffers = [_of_a(a, blocks, count, depth), _of_b(b, blocks, count, several), *_views(a, blocks)]
     buffers += _of_result(result, blocks, made)
     if bias:
         buffers.append(CircularBuffer("bias", blocks.block[1], tile_bytes(bias)))
@@ -111,8 +112,9 @@ def _of_a(a: CardOperand, blocks: ProductBlocks, count: int, depth: int) -> Circ
     return CircularBuffer("in a", pages, a.tile, borrowed)
 
 
-def _of_b(b: CardOperand, blocks: ProductBlocks, count: int) -> CircularBuffer:
-    """Buffer of operand b: two blocks (three if they come from shards in DRAM), or a view of its shard."""
+def _of_b(b: CardOperand, blocks: ProductBlocks, count: int, several: bool) -> CircularBuffer:
+    """Buffer of operand b, of which ``several`` matrices of a may need several: two blocks (three if they
+    come from shards in DRAM), or a view of its shard."""
     cols, kind = blocks.block[1], blocks.kind
     pages, borrowed = cols * blocks.inner, False
     if kind == "dram":
@@ -120,19 +122,28 @@ def _of_b(b: CardOperand, blocks: ProductBlocks, count: int) -> CircularBuffer:
     elif b.sharded and b.memory != DRAM:
         borrowed = True
         pages = blocks.cols * max(1, b.shard[0] // TILE_DIM)
-    elif count > 1 or kind == "reuse" or (b.batch > 1 and not blocks.batch_one):
+    elif count > 1 or several or kind == "reuse" or (b.batch > 1 and not blocks.batch_one):
         pages *= 2
     return CircularBuffer("in b", pages, b.tile, borrowed)
 
 
+def _sends(a: CardOperand, blocks: ProductBlocks) -> bool:
+    """Whether blocks of a sharded a are sent to other cores."""
+    return a.sharded and (blocks.kind in ("1d a", "dram") or (blocks.kind == "2d" and a.scheme == "block"))
+
+
+def idle_senders(a: CardOperand, result: CardOperand, blocks: ProductBlocks) -> bool:
+    """Whether cores that hold a part of a compute no part of the result. ttnn 0.81.1 opens the buffer of a
+    twice then, for these cores and for the others."""
+    down, across = a.cores[::-1] if a.turned else a.cores
+    cores = across if blocks.kind == "2d" else down * across
+    return _sends(a, blocks) and ceil_div(result.matrix[1], blocks.cols) < cores
+
+
 def _views(a: CardOperand, blocks: ProductBlocks) -> Iterator[CircularBuffer]:
-    """If blocks of a sharded a are sent to other cores, the view of its shard and the buffer of the
-    sender."""
-    sends = a.sharded and (blocks.kind in ("1d a", "dram") or (blocks.kind == "2d" and a.scheme == "block"))
-    if sends:
+    """If blocks of a sharded a are sent to other cores, the view of its shard."""
+    if _sends(a, blocks):
         yield CircularBuffer("shard of a", blocks.rows * (a.shard[1] // TILE_DIM), a.tile, borrowed=True)
-        if blocks.kind != "dram":
-            yield CircularBuffer("semaphores", 1, 64)
 
 
 def _of_result(result: CardOperand, blocks: ProductBlocks, made: str) -> list[CircularBuffer]:
@@ -153,6 +164,13 @@ def _of_result(result: CardOperand, blocks: ProductBlocks, made: str) -> list[Ci
         size = blocks.rows * blocks.cols if blocks.kind == "reuse" else rows * cols
         found.append(CircularBuffer("partials", size, tile_bytes(made)))
     return found
+
+
+def added_row(x: CardOperand, row: CardOperand, result: CardOperand) -> CardProgram:
+    """Buffers of eltwise/binary_ng/device/binary_ng_program_factory.cpp for a second operand of one row,
+    which is spread over the rows of tiles: two tiles of each tensor, and of the spread row."""
+    sizes = (("in", x.tile), ("row", row.tile), ("rows", row.tile), ("out", result.tile))
+    return CardProgram.of("sum with a row", [CircularBuffer(name, 2, size) for name, size in sizes])
 
 
 # **************** which card program ****************
@@ -223,8 +241,10 @@ def simple_blocks(
     partials = tile_bytes(F32) if sums.wide else max(tile_bytes(BF16), result.tile)
     across = a.shard[1] // TILE_DIM if a.sharded else 0
     room = _Room(free, a.tile, b.tile, partials, tile_bytes(bias) if bias else 0, across)
-    if b.batch > 1:
-        return _batched(a, b, room)
+    if b.batch > 1 and a.sharded:
+        return ProductBlocks(
+            "reuse", max(1, a.shard[1] // TILE_DIM), max(1, a.shard[0] // TILE_DIM), b.matrix[1]
+        )
     if a.sharded:
         return _of_shards(a, b, room)
     rows, depth, cols = a.matrix[0], a.matrix[1], b.matrix[1]
@@ -232,15 +252,6 @@ def simple_blocks(
         narrow = max(rows, cols) // max(1, min(rows, cols)) > 8 or min(rows // a.batch, depth, cols) <= 1
         return _line(room, rows, depth, cols, chosen) if narrow else _grid(room, rows, depth, cols, chosen)
     return _interleaved(a, b, result, room, grid)
-
-
-def _batched(a: CardOperand, b: CardOperand, room: _Room) -> ProductBlocks:
-    rows, cols = a.matrix[0] // a.batch, b.matrix[1]
-    if a.sharded:
-        return ProductBlocks("reuse", max(1, a.shard[1] // TILE_DIM), max(1, a.shard[0] // TILE_DIM), cols)
-    if room.fits(rows, cols, 1):
-        return ProductBlocks("reuse", 1, rows, cols)
-    return ProductBlocks("plain")
 
 
 def _of_shards(a: CardOperand, b: CardOperand, room: _Room) -> ProductBlocks:
@@ -295,7 +306,7 @@ def _interleaved(
     if not in_dram and (down * across > grid[0] * grid[1] or depth % inner):
         return ProductBlocks("plain")
     narrow = max(rows, cols) // max(1, min(rows, cols)) > 8 or (in_dram and min(rows, cols) <= 1)
-    fits = not down == across == 1 and down <= grid[1] and across <= grid[0]
+    fits = not in_dram and not down == across == 1 and down <= grid[1] and across <= grid[0]
     wide, tall = narrow and cols > rows, narrow and cols <= rows
     if result.sharded:
         wide, tall = (not fits and result.scheme == "width"), (not fits and result.scheme == "height")

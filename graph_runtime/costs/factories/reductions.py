@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ...base.dtypes import FORMATS
 from ...base.machine.layout import TILE_DIM
-from .buffers import BF16, F32, CardOperand, CardProgram, tile_bytes, tiles
+from .buffers import BF16, F32, CardOperand, CardProgram, ceil_div, round_up, tile_bytes, tiles
 from .movement.steps import opened
 
 
@@ -72,10 +72,26 @@ def accumulated(x: CardOperand, result: CardOperand, within: bool = False) -> Ca
     )
 
 
+_LINE = 32  # bytes to which buffers of a few elements are rounded up
+
+
 def greatest_index(x: CardOperand, line: int) -> CardProgram:
     """Buffers of reduction/argmax/device/argmax_single_core_program_factory.cpp for tiles: a tile, and a line
     of ``line`` indices."""
     return opened("argmax", ("in", 1, x.tile), ("indices", 1, 4 * line))
+
+
+def greatest_index_of_rows(x: CardOperand, cores: int, aligned: int) -> CardProgram:
+    """Buffers of reduction/argmax/device/argmax_multi_core_program_factory.cpp for one index a row: each
+    core's part of a row, the result, and the value and the index that each core found. ``aligned``:
+    alignment in bytes of reads from the operand's memory."""
+    unit = aligned // 2  # elements
+    parts = ceil_div(x.shape[-1], unit)
+    used = min(parts, cores)
+    shares = {ceil_div(parts, used), parts // used}  # parts of a core of each of two groups
+    sizes = [("part", 1, round_up(share * unit * x.element, _LINE)) for share in shares]
+    found = (("out", 1, _LINE), ("indices", used, _LINE), ("values", used, _LINE))
+    return opened("argmax of rows", *sizes, *found)
 
 
 def greatest_plane(x: CardOperand) -> CardProgram:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...base.machine.layout import TILE
 from .buffers import BF16, F32, CardOperand, CardProgram, CircularBuffer, ceil_div, round_up, tile_bytes
 
 
@@ -31,7 +32,8 @@ def layer_norm(
     """Buffers of normalization/layernorm/device/layernorm_op_multi_core.cpp: whole rows of tiles; if whole
     rows do not fit L1, 56 tiles of a row at a time (112 without weights). ``gamma``, ``beta``, ``added``:
     formats of scale, shift and residual; "" for a missing tensor. ``wide``: whether Dst has 32 bits; partial
-    results are then kept in 32 bits."""
+    results are then kept in 32 bits. Rows are laid out in tiles and back, which takes as many buffers again
+    of operand and result."""
     across, middle, block = x.matrix[1], tile_bytes(F32 if wide else BF16), 4 if wide else 8
     row = round_up(across, block)
     counts = _Counts(2 * block if added else row, 2 * block, row, row if added else 2 * block, block)
@@ -55,6 +57,8 @@ def layer_norm(
     ]
     if large:
         buffers.append(CircularBuffer("sums", 1, middle))
+    if x.layout != TILE:
+        buffers += [CircularBuffer(f"rows {b.name}", b.pages, b.page_bytes) for b in buffers[:2]]
     buffers += [
         CircularBuffer(name, counts.whole, tile_bytes(of))
         for name, of in (("gamma", gamma), ("beta", beta))

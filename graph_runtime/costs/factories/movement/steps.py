@@ -88,7 +88,10 @@ class Steps:
         """Add a card program that writes ``made``; None if it writes a tensor in place. Returns made."""
         self._made |= made is self.result
         if made is not None and made is not self.result and made.on_l1:
-            self._held.append((made, HeldTensor(f"{ran.name} result", self.board.nbytes(made))))
+            name = f"{ran.name} result"
+            others = sum(held.name.startswith(name) for _, held in self._held)
+            name += f" {others + 1}" if others else ""
+            self._held.append((made, HeldTensor(name, self.board.nbytes(made))))
         held = tuple(tensor for _, tensor in self._held)
         self.stages.append(CardStage(ran, held, last=self._made))
         return made

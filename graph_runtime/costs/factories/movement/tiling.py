@@ -89,7 +89,11 @@ def fill_padding(steps: Steps, x: CardOperand) -> CardOperand:
     found = typecast(steps, x, replace(x, format=BF16)) if blocks else x
     tile = found.tile
     steps.run(opened("fill padding", ("in", 2, tile), ("masks", masks, tile), ("out", 2, tile)), None)
-    return typecast(steps, found, replace(x)) if blocks else found
+    if not blocks:
+        return found
+    made = typecast(steps, found, replace(x))
+    steps.free(found)
+    return made
 
 
 def typecast(steps: Steps, x: CardOperand, made: CardOperand) -> CardOperand:

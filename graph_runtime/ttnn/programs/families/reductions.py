@@ -123,7 +123,7 @@ def _varied(call: Call, steps: Steps, x: CardOperand) -> None:
     rank = len(now.shape)
     dims = _dims(call, rank)
     if math.prod(now.shape[d] for d in dims) == 1:
-        if x.layout != TILE or now.format != steps.result.format:
+        if x.layout != TILE or x.on_l1 or now.format != steps.result.format:
             raise UnknownForm
         reshaped(steps, now, steps.result)
         return
@@ -155,14 +155,17 @@ def _multiplied(call: Call, steps: Steps, x: CardOperand) -> None:
     if order is not None:
         made = replace(now, shape=tuple(now.shape[d] for d in order))
         now = permuted(steps, now, order, made)
-    at = dim if order is None else 0
+    at, between = dim if order is None else 0, []
     made = replace(now, shape=(*now.shape[:at], 1, *now.shape[at + 1 :]))
     now = steps.run(factories.multiplied(now), made)
     if order is not None:
         shape = (*now.shape[1:3], 1, now.shape[3])
+        between.append(now)
         now = permuted(steps, now, (1, 2, 0, 3), replace(now, shape=shape))
     if dim == 3:
+        between.append(now)
         now = transposed(steps, now, 2, 3, replace(now, shape=(*now.shape[:2], now.shape[3], 1)))
+    steps.free(*between)
     _finish(steps, now)
 
 
@@ -196,8 +199,11 @@ def _first(steps: Steps, x: CardOperand, dim: int) -> CardOperand:
 
 def _greatest_index(call: Call, steps: Steps, x: CardOperand) -> None:
     rank, dim, result = len(x.shape), call.get("dim"), steps.result
-    if x.sharded or x.layout != TILE or dim is None or not rank:
+    if x.sharded or not rank or (x.layout == TILE and dim is None):
         raise UnknownForm
+    if x.layout != TILE:
+        _greatest_index_of_rows(call, steps, x)
+        return
     dim = int(dim) % rank
     if dim == rank - 1 or rank == 2:
         line = result.shape[-1] if result.shape else 1
@@ -208,6 +214,14 @@ def _greatest_index(call: Call, steps: Steps, x: CardOperand) -> None:
         to_rows(steps, steps.run(factories.greatest_plane(x), made), result)
     else:
         raise UnknownForm
+
+
+def _greatest_index_of_rows(call: Call, steps: Steps, x: CardOperand) -> None:
+    dim, rank = call.get("dim"), len(x.shape)
+    last = dim is None or int(dim) % rank == rank - 1
+    if not last or not (dim is None or call.get("keepdim") or x.shape[:-1][-1:] in ((), (1,))):
+        raise UnknownForm
+    steps.run(factories.greatest_index_of_rows(x, call.cores, steps.board.aligned(x.memory)), steps.result)
 
 
 _SHARED = 8192  # length of a row from which on several cores share it

@@ -54,6 +54,8 @@ def _norm(call: Call) -> CardProgram | None:
     elif x.sharded:
         grid, down, across = (x.cores[1], x.cores[0]), x.shard[0] // 32, x.shard[1] // 32
     else:
+        if x.layout != TILE and added:
+            raise UnknownForm
         return factories.layer_norm(x, call.made, call.l1, wide, weight, bias, added, rms)
     return factories.sharded_layer_norm(x, down, across, grid, wide, weight, bias, added, rms)
 
