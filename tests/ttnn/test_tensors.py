@@ -98,7 +98,10 @@ def test_results_are_written_at_the_same_address(device):
     assert ttnn.add(x, y, output_tensor=out) is out
     assert out.buffer_address() == address
     assert np.allclose(out.to_numpy(), 2 * x.to_numpy(), rtol=0.01)
-    assert ttnn.multiply_(x, 0.0) is x
+    made = ttnn.multiply_(x, 0.0)
+    assert made.buffer_address() == x.buffer_address()
+    made.deallocate()  # its own share of the memory
+    assert x.is_allocated()
     assert not x.to_numpy().any()
 
 

@@ -157,7 +157,7 @@ class Operation:
                     row.check(Given(self.parameters.named(args, kwargs)))
                 made = self.function(*args, **self.taken(kwargs))
                 if _local.depth == 1:
-                    made = _apart(self.name, made, args)
+                    made = _apart(made, args)
                     use = use_of_l1(self, args, kwargs, made, watcher is not None)
         finally:
             _local.depth -= 1
@@ -189,18 +189,11 @@ def reporters() -> list[Callable[..., Any]]:
     return [REPORTERS[name] for name, asked in wanted.items() if asked]
 
 
-# functions whose result is the operand if there is nothing to do
-_MAY_BE_THE_OPERAND = frozenset(
-    "expand experimental.view pad permute repeat reshape sharded_to_interleaved slice squeeze to_device "
-    "to_dtype to_layout to_memory_config typecast unsqueeze view".split()
-)
-
-
-def _apart(name: str, made: Any, args: Any) -> Any:
-    """The result of a call; where there was nothing to do, and so it is the operand itself, a tensor of its
-    own on the operand's memory, as in ttnn: a script may deallocate the operand."""
-    if name in _MAY_BE_THE_OPERAND and args and made is args[0] and isinstance(made, Tensor):
-        return made._shared() if made._device is not None and made.is_allocated() else made
+def _apart(made: Any, args: Any) -> Any:
+    """The result of a call. A result that is the operand itself, written in place or with nothing to do, is
+    a tensor of its own on the operand's memory, as in ttnn: a script may deallocate the operand."""
+    if args and made is args[0] and isinstance(made, Tensor) and made._device is not None:
+        return made._shared() if made.is_allocated() else made
     return made
 
 
