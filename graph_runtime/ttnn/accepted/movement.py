@@ -111,10 +111,11 @@ def _reshaped(x: Tensor, shape: Sequence[int], config: Any = None) -> str:
     """The refusal of a reshape of tiles, which needs a kernel unless it is a view. Block formats become
     BFLOAT16."""
     sizes = [int(size) for size in shape]
+    if not on_device(x) or x.layout is not Layout.TILE or not x.logical_volume():
+        return ""
     if -1 in sizes:
         sizes[sizes.index(-1)] = x.logical_volume() // -math.prod(sizes)
-    same = tuple(sizes) == tuple(x.shape)
-    if not on_device(x) or x.layout is not Layout.TILE or same or not x.logical_volume():
+    if tuple(sizes) == tuple(x.shape):
         return ""
     if x.dtype.is_block or x.dtype in _RESHAPED or is_view(x, sizes, config):
         return ""

@@ -9,6 +9,7 @@ from typing import Any
 from ....ir.value import where as select
 from ...devices.wide_value import WideValue
 from ...errors import expect
+from ...memory.enums import GeluVariant
 from ...memory.values import DataType, Layout
 from ...tensors.tensor import Tensor
 from ..operation import operation
@@ -141,14 +142,27 @@ def _gated(name: str, gate: str) -> None:
 
     @operation(name, f"slice, {gate}, multiply", doc=doc, takes="memory_config")
     def function(input_tensor: WideValue, dim: int = -1) -> WideValue:
-        last = len(input_tensor.shape) - 1
-        expect(dim in (-1, 3, last), "last dim GLU supported only at this time")
-        a, b = halves(input_tensor, dim)
+        a, b = _halves_of_the_last(input_tensor, dim)
         return a * b.op(gate)
 
 
-for _name, _gate in {"glu": "sigmoid", "reglu": "relu", "geglu": "gelu", "swiglu": "silu"}.items():
+for _name, _gate in {"glu": "sigmoid", "reglu": "relu", "swiglu": "silu"}.items():
     _gated(_name, _gate)
+
+
+def _halves_of_the_last(x: WideValue, dim: int) -> tuple[WideValue, WideValue]:
+    expect(dim in (-1, 3, len(x.shape) - 1), "last dim GLU supported only at this time")
+    a, b = halves(x, dim)
+    return a, b
+
+
+@operation("geglu", "slice, gelu, multiply", takes="memory_config, ...")
+def geglu(
+    input_tensor: WideValue, dim: int = -1, *, variant: GeluVariant = GeluVariant.Accurate
+) -> WideValue:
+    """The first half of the last dimension times gelu of the second, by erf or, as ``variant`` says, tanh."""
+    a, b = _halves_of_the_last(input_tensor, dim)
+    return a * b.op("gelu", approximate="tanh" if variant is GeluVariant.Tanh else "none")
 
 
 @operation("outer", "multiply", takes="memory_config", layout=Layout.TILE)

@@ -11,6 +11,7 @@ from ...devices import kernels
 from ...devices.wide_value import WideValue
 from ...errors import Unsupported, expect, mistaken
 from ...memory.configs import MemoryConfig
+from ...memory.enums import GeluVariant
 from ...memory.values import DataType, Layout
 from ...registry import OPERATIONS
 from ...tensors.tensor import Tensor
@@ -148,6 +149,10 @@ def _activated(tensor: Tensor, activation: Any) -> Tensor:
     key = _ACTIVATIONS.get(key, key)
     if key in _PRECISE:
         parameters = ()
+    if key == "gelu_tanh":
+        given = {"variant": GeluVariant.Tanh, "memory_config": tensor._config}
+        made: Tensor = OPERATIONS["gelu"].function(tensor, **given)
+        return made
     function = OPERATIONS.get(key)
     if function is None:
         raise Unsupported(f"the activation {key} is not supported", op=key)
@@ -158,7 +163,6 @@ def _activated(tensor: Tensor, activation: Any) -> Tensor:
 # one (unary_op_utils.cpp)
 _PRECISE = "gelu sigmoid exp erf erfc log log1p log2 log10 rsqrt sqrt tanh reciprocal mish".split()
 _ACTIVATIONS = {
-    "gelu_tanh": "gelu",
     "logical_not_unary": "logical_not",
     "gelu_approx": "gelu",
     "sigmoid_approx": "sigmoid",

@@ -10,6 +10,7 @@ from ....compositions import special
 from ....compositions.names import NAMED
 from ....ir.value import Value, where
 from ...devices.wide_value import WideValue
+from ...memory.enums import GeluVariant
 
 Body = Callable[..., Any]
 
@@ -52,6 +53,10 @@ def _round(x: WideValue, decimals: int | None = 0) -> WideValue:
 
 def _heaviside(x: WideValue, value: float) -> WideValue:
     return where(x.equal(0.0), float(value), (x > 0.0).cast("float32"))
+
+
+def _gelu(x: WideValue, variant: GeluVariant = GeluVariant.Accurate, **_: Any) -> WideValue:
+    return x.op("gelu", approximate="tanh" if variant is GeluVariant.Tanh else "none")
 
 
 def _logit(x: WideValue, eps: float | None = None) -> WideValue:
@@ -162,7 +167,7 @@ COMPOSED: dict[str, tuple[Body, str, str]] = {
     ),
     "hardshrink": (_shrink(False), "shrink", "x where |x| is above lambd, else 0"),
     "softshrink": (_shrink(True), "shrink", "x moved towards 0 by lambd, at most to 0"),
-    "gelu": (lambda x, **_: x.op("gelu"), "gelu", "Gaussian error linear unit, by erf"),
+    "gelu": (_gelu, "gelu", "Gaussian error linear unit, by erf, or by tanh if ``variant`` says so"),
     "sigmoid": (lambda x, **_: x.sigmoid(), "sigmoid", "1 / (1 + exp(-x))"),
     "sigmoid_accurate": (lambda x, **_: x.sigmoid(), "sigmoid", "1 / (1 + exp(-x))"),
     "softplus": (_softplus, "softplus", "log(1 + exp(beta x)) / beta, but x where beta x is above threshold"),
