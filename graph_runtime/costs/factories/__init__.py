@@ -32,6 +32,7 @@ from .reductions import (
     greatest_plane,
     multiplied,
     reduced,
+    reduced_rows,
     summed_planes,
     varied,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "pool",
     "product",
     "reduced",
+    "reduced_rows",
     "resharded",
     "scaled_mask",
     "sharded_layer_norm",

@@ -32,6 +32,26 @@ def reduced(
     )
 
 
+_MOST_TILED = 8  # tiles that a core lays out at a time
+
+
+def reduced_rows(x: CardOperand, result: CardOperand, across: bool = True) -> CardProgram:
+    """Buffers of ttnn 0.81.1's reductions of tensors in rows, which a core lays out in tiles: up to eight
+    tiles along the reduced dimension, twice that in rows if it is the last one; and a tile of the
+    result."""
+    length = tiles((1, *x.shape)[-1 if across else -2])
+    part = min(length, _MOST_TILED)
+    return opened(
+        "reduction of rows",
+        ("rows", 2 * part if across else 2, x.tile),
+        ("scaler", 1, tile_bytes(F32 if x.format == F32 else BF16)),
+        ("tile", 1, x.tile),
+        ("tiles", max(2, part), x.tile),
+        ("sums", 1, x.tile),
+        ("out", 2, result.tile),
+    )
+
+
 _MOST_PLANES = 8
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from ....base.machine.layout import TILE
 from ....costs import factories
 from ....costs.factories import CardOperand, CardProgram, CardStage, HeldTensor
+from ....costs.factories.buffers import tiles
 from ....costs.factories.movement import (
     Steps,
     UnknownForm,
@@ -58,24 +59,26 @@ def _finish(steps: Steps, x: CardOperand) -> None:
 
 def _reduced(call: Call, steps: Steps, x: CardOperand) -> None:
     name = call.name
-    negates = name == "min" and x.format in ("bfp8_b", "u32")
-    if x.sharded or negates or not x.shape or (x.layout != TILE and name not in ("max", "min")):
-        raise UnknownForm
+    if x.sharded or not x.shape or (name == "min" and x.format in ("bfp8_b", "u32")):
+        raise UnknownForm  # of these formats, minima are maxima of negated values
     now = _matrix(x)
     rank, wide = len(now.shape), call.wide(True)
     dims = _dims(call, rank)
+    planes = [d for d in dims if d < rank - 2]
+    adds = name == "sum" and x.format in _PLANES_ADDED and bool(planes)
+    both = {rank - 1, rank - 2} <= set(dims) and len(x.shape) > 1
     if x.layout == TILE:
         now = fill_padding(steps, now)
-    else:
+    elif adds or name not in ("sum", "mean") or x.format not in ("bf16", "f32") or (rank == 2 and both):
         now = to_tiles(steps, now, replace(now, layout=TILE))
-    planes = [d for d in dims if d < rank - 2]
-    if name == "sum" and x.format in _PLANES_ADDED and planes:
+    if adds:
         now, planes = _planes_added(steps, now, planes), []
-    both = name == "sum" and x.format == "bf16" and {rank - 1, rank - 2} <= set(dims)
+    wider = "f32" if name == "sum" and x.format == "bf16" and both and now.layout == TILE else ""
+    kept = now if adds else None  # ttnn holds it until the last card program
     if rank - 1 in dims:
-        now = _one_reduced(call, steps, now, rank - 1, wide, "f32" if both else "")
-    if rank - 2 in dims:
-        now = _one_reduced(call, steps, now, rank - 2, wide, x.format)
+        now = _one_reduced(call, steps, now, rank - 1, wide, wider, kept)
+    if rank - 2 in dims and len(x.shape) > 1:
+        now = _one_reduced(call, steps, now, rank - 2, wide, x.format, kept)
     for d in planes:
         now = _turned(steps, now, d)
         now = _one_reduced(call, steps, now, rank - 2, wide)
@@ -83,13 +86,32 @@ def _reduced(call: Call, steps: Steps, x: CardOperand) -> None:
     _finish(steps, now)
 
 
+_TALL = 16  # tiles of a column from which on several cores may share it
+
+
 def _one_reduced(
-    call: Call, steps: Steps, x: CardOperand, dim: int, wide: bool, format: str = ""
+    call: Call,
+    steps: Steps,
+    x: CardOperand,
+    dim: int,
+    wide: bool,
+    format: str = "",
+    kept: CardOperand | None = None,
 ) -> CardOperand:
+    """Reduce one of the last two dimensions; ``kept``: a tensor that stays."""
     shape = tuple(1 if at == dim else size for at, size in enumerate(x.shape))
     made = replace(x, shape=shape, format=format or x.format)
     across = dim == len(x.shape) - 1
-    return _onward(steps, factories.reduced(x, made, across, call.cores, wide), x, made)
+    if x.layout == TILE:
+        ran = factories.reduced(x, made, across, call.cores, wide)
+    elif across or x.shape[-2] < 32 * _TALL or x.batch * tiles(x.shape[-1]) >= call.cores:
+        ran = factories.reduced_rows(x, made, across)
+    else:
+        raise UnknownForm
+    steps.run(ran, made)
+    if x is not kept:
+        steps.free(x)
+    return made
 
 
 def _turned(steps: Steps, x: CardOperand, dim: int) -> CardOperand:
