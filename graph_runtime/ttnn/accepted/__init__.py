@@ -2,7 +2,9 @@
 one table, for example indexing.
 """
 
-from . import elementwise as elementwise  # each module adds its rows
+from . import attention as attention  # each module adds its rows
+from . import copies as copies
+from . import elementwise as elementwise
 from . import experts as experts
 from . import indexing as indexing
 from . import model_heads as model_heads

@@ -223,9 +223,13 @@ def _concatenated(given: Given) -> str:
 
 def _unaligned(x: Tensor, in_rows: bool) -> bool:
     """Whether rows of a tensor are no multiple of its memory's alignment."""
-    align = 32 if x.memory_config().buffer_type is BufferType.DRAM else 16
     rows = in_rows or x.layout is Layout.ROW_MAJOR
-    return rows and x.shape[-1] * x.element_size() % align != 0
+    return rows and x.shape[-1] * x.element_size() % alignment(x) != 0
+
+
+def alignment(x: Tensor) -> int:
+    """Bytes to which a page is aligned in the tensor's memory (Wormhole)."""
+    return 32 if x.memory_config().buffer_type is BufferType.DRAM else 16
 
 
 def _padded(x: Tensor, axis: int) -> bool:

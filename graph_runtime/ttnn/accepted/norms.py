@@ -27,9 +27,33 @@ _TILES = Operand("input_tensor", layouts="TILE", text="Inputs to softmax must be
 _SOFT = Operand("input_tensor", dtypes=_FLOATS, text=_OF_FLOATS)
 _SOURCE = _NORMS + "softmax/device/softmax_device_operation.cpp"
 
+
+def _tiles_or_rows(given: Given) -> str:
+    """The refusal of rows. The release tilizes them where it takes dim for the last of four."""
+    x, rank = given.input_tensor, len(given.input_tensor.shape)
+    if x.layout is Layout.TILE or not rank:
+        return ""
+    if rank > 4 or given.dim % rank + 4 - rank != rank - 1:
+        return "Inputs to softmax must be tilized"
+    return (
+        "Can only tilize bfloat16/float32 or int32/uint32/uint16 tensors" if x.dtype.name == "UINT8" else ""
+    )
+
+
+def _last_of_four(given: Given) -> str:
+    if len(given.input_tensor.shape) == 4 and given.dim in (-1, 3):
+        return ""
+    return f"Invalid dimension: {given.dim}. Currently softmax inplace supports dim -1 of 4D tensors."
+
+
 accepts(
-    "softmax softmax_in_place", Rule("-rank <= dim < rank", _dim_of_softmax), _TILES, _SOFT, source=_SOURCE
+    "softmax",
+    Rule("-rank <= dim < rank", _dim_of_softmax),
+    Rule("TILE; ROW_MAJOR of rank 4 along the last dimension", _tiles_or_rows),
+    _SOFT,
+    source=_SOURCE,
 )
+accepts("softmax_in_place", Rule("rank 4, dim -1", _last_of_four), _TILES, _SOFT, source=_SOURCE)
 
 
 def _scaled_alone(given: Given) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graph_runtime.compat import ttnn
 
-ROWS = ttnn.ROW_MAJOR_LAYOUT
+ROWS, T = ttnn.ROW_MAJOR_LAYOUT, ttnn.transformer
 SHARDED = ttnn.L1_WIDTH_SHARDED_MEMORY_CONFIG
 CHANNELS = [1, 32, 1, 1]
 
@@ -44,6 +44,52 @@ def masked(t, mask, function, scale=0.5):
     return function(x(t, (1, 1, 32, 64)), scale, given)
 
 
+def attended(t, keys=32, width=32, causal=False, mask=False, function=T.scaled_dot_product_attention):
+    q, k = t("input_tensor_q", [1, 2, 32, 32]), t("input_tensor_k", [1, 2, keys, 32])
+    given = {"attn_mask": t("attn_mask", [1, 1, 32, keys])} if mask else {}
+    return function(q, k, t("input_tensor_v", [1, 2, keys, width]), is_causal=causal, **given)
+
+
+def decoded(t, queries="TILE", dtype="BFLOAT16"):
+    q = t("input_tensor_q", [1, 1, 32, 32], dtype, queries)
+    k, v = t("input_tensor_k", [1, 2, 32, 32]), t("input_tensor_v", [1, 2, 32, 32])
+    return T.scaled_dot_product_attention_decode(q, k, v, is_causal=False)
+
+
+def cut(t, width=192, **how):
+    made = x(t, (1, 32, width), **how)
+    return T.split_query_key_value_and_split_heads(made, num_heads=2)
+
+
+def turned(t, size=32):
+    return T.concatenate_heads(x(t, (1, 2, 32, size)))
+
+
+def scattered(t, layout="ROW_MAJOR", dtype="BFLOAT16", other="BFLOAT16", function=ttnn.scatter):
+    src = t("src", [32, 32], other, layout)
+    return function(t("input", [32, 32], dtype, layout), 0, t("index", [32, 32], "INT32", layout), src)
+
+
+def filled(t, dim=1, value=1.0):
+    return ttnn.index_fill(
+        t("input", [32, 32], layout="ROW_MAJOR"), dim, t("index", [4], "UINT32", "ROW_MAJOR"), value
+    )
+
+
+def gradient(t, index=32, shape=(1, 1, 32, 32)):
+    where = x(t, (1, index), "UINT32", "ROW_MAJOR")
+    return ttnn.embedding_bw(where, t("weight", [64, 32]), t("output_gradient", list(shape)))
+
+
+def copied(t, layout="TILE", dtype="BFLOAT16"):
+    return ttnn.copy(t("input_a", [32, 32], layout=layout), t("input_b", [32, 32], dtype, layout))
+
+
+def resharded(t, config=None):
+    made = x(t, memory="HEIGHT_SHARDED")
+    return ttnn.reshard(made, config or made.memory_config())
+
+
 def given(t, function, places="UINT32", values="BFLOAT16"):
     into = t("values", [32, 64], values), t("places", [32, 64], places)
     if function is ttnn.topk:
@@ -68,7 +114,7 @@ INSIDE = {
     "expand": lambda t: ttnn.expand(x(t, (1, 64)), [2, 64]),
     "pad": lambda t: ttnn.pad(x(t), [(0, 32), (0, 0)], 0.0),
     "softmax": lambda t: ttnn.softmax(x(t)),
-    "softmax_in_place": lambda t: ttnn.softmax_in_place(x(t)),
+    "softmax_in_place": lambda t: ttnn.softmax_in_place(x(t, (1, 1, 32, 32))),
     "scale_mask_softmax": lambda t: masked(t, (1, 1, 32, 64), ttnn.scale_mask_softmax),
     "scale_mask_softmax_in_place": lambda t: masked(t, (1, 1, 32, 64), ttnn.scale_mask_softmax_in_place),
     "layer_norm": lambda t: ttnn.layer_norm(x(t)),
@@ -78,6 +124,20 @@ INSIDE = {
     "sort": lambda t: ttnn.sort(x(t)),
     "embedding": lambda t: ttnn.embedding(x(t, (2, 32), "UINT32", "ROW_MAJOR"), t("weight", [32, 32])),
     "gather": lambda t: gathered(t, (32, 64)),
+    "scatter": scattered,
+    "scatter_add": lambda t: scattered(t, function=ttnn.scatter_add),
+    "index_fill": filled,
+    "embedding_bw": gradient,
+    "transformer.scaled_dot_product_attention": lambda t: attended(t, mask=True),
+    "transformer.scaled_dot_product_attention_decode": decoded,
+    "transformer.split_query_key_value_and_split_heads": cut,
+    "transformer.concatenate_heads": turned,
+    "narrow": lambda t: ttnn.narrow(x(t, (1, 64, 64)), 1, 32, 32),
+    "clone": lambda t: ttnn.clone(x(t)),
+    "fill_implicit_tile_padding": lambda t: ttnn.fill_implicit_tile_padding(t("tensor", [33, 32]), 1.0),
+    "copy": copied,
+    "to_memory_config": lambda t: ttnn.to_memory_config(t("tensor", [32, 32]), ttnn.L1_MEMORY_CONFIG),
+    "reshard": resharded,
 }
 
 
@@ -122,8 +182,19 @@ def _of_order(name, first):
         name,
         (lambda t: function(x(t), dim=2), lambda t: function(x(t), dim=1)),
         *k,
-        (lambda t: function(x(t), memory_config=SHARDED), lambda t: function(x(t))),
-        (lambda t: given(t, function, "INT32"), lambda t: given(t, function)),
+        *([(lambda t: function(x(t), memory_config=SHARDED), lambda t: function(x(t)))] if k else []),
+        (lambda t: given(t, function, "FLOAT32"), lambda t: given(t, function)),
+    )
+
+
+def _of_scatter(name, function):
+    return rules(
+        name,
+        (
+            lambda t: scattered(t, "TILE", "FLOAT32", "FLOAT32", function),
+            lambda t: scattered(t, function=function),
+        ),
+        (lambda t: scattered(t, other="INT32", function=function), lambda t: scattered(t, function=function)),
     )
 
 
@@ -189,10 +260,20 @@ OUTSIDE = {
         "pad",
         (lambda t: ttnn.pad(x(t), [(1, 0), (0, 0)], 0.0), lambda t: ttnn.pad(x(t), [(0, 1), (0, 0)], 0.0)),
     ),
-    **rules("softmax", (lambda t: ttnn.softmax(x(t), 2), lambda t: ttnn.softmax(x(t), 1))),
+    **rules(
+        "softmax",
+        (lambda t: ttnn.softmax(x(t), 2), lambda t: ttnn.softmax(x(t), 1)),
+        (
+            lambda t: ttnn.softmax(x(t, layout="ROW_MAJOR")),
+            lambda t: ttnn.softmax(x(t, (1, 1, 32, 33), layout="ROW_MAJOR")),
+        ),
+    ),
     **rules(
         "softmax_in_place",
-        (lambda t: ttnn.softmax_in_place(x(t), 2), lambda t: ttnn.softmax_in_place(x(t), 1)),
+        (
+            lambda t: ttnn.softmax_in_place(x(t, (1, 32, 32))),
+            lambda t: ttnn.softmax_in_place(x(t, (1, 1, 32, 32))),
+        ),
     ),
     **_of_softmax("scale_mask_softmax"),
     **_of_softmax("scale_mask_softmax_in_place"),
@@ -218,4 +299,57 @@ OUTSIDE = {
         (lambda t: gathered(t, (31, 64)), lambda t: gathered(t, (33, 64))),
         (lambda t: gathered(t, (32, 64), layout="ROW_MAJOR"), lambda t: gathered(t, (32, 64))),
     ),
+    **{
+        key: case
+        for name, function in (("scatter", ttnn.scatter), ("scatter_add", ttnn.scatter_add))
+        for key, case in _of_scatter(name, function).items()
+    },
+    **rules(
+        "index_fill",
+        (lambda t: filled(t, 2), filled),
+        (lambda t: filled(t, value=1), filled),
+    ),
+    **rules(
+        "embedding_bw",
+        (lambda t: gradient(t, 31), gradient),
+        (lambda t: gradient(t, shape=(2, 16, 32)), gradient),
+    ),
+    **rules(
+        "transformer.scaled_dot_product_attention",
+        (lambda t: attended(t, width=64), attended),
+        (lambda t: attended(t, 64, causal=True), lambda t: attended(t, causal=True)),
+        (lambda t: attended(t, causal=True, mask=True), lambda t: attended(t, mask=True)),
+    ),
+    **rules(
+        "transformer.scaled_dot_product_attention_decode",
+        (lambda t: decoded(t, "ROW_MAJOR"), decoded),
+        (lambda t: decoded(t, dtype="BFLOAT8_B"), decoded),
+    ),
+    **rules(
+        "transformer.split_query_key_value_and_split_heads",
+        (lambda t: cut(t, 96), cut),
+    ),
+    **rules("transformer.concatenate_heads", (lambda t: turned(t, 48), turned)),
+    **rules(
+        "narrow",
+        (lambda t: ttnn.narrow(x(t), 0, 3, 32), lambda t: ttnn.narrow(x(t, layout="ROW_MAJOR"), 0, 3, 32)),
+    ),
+    **rules(
+        "clone",
+        (
+            lambda t: ttnn.clone(x(t, memory="HEIGHT_SHARDED"), memory_config=ttnn.L1_MEMORY_CONFIG),
+            lambda t: ttnn.clone(x(t), memory_config=ttnn.L1_MEMORY_CONFIG),
+        ),
+    ),
+    **rules("copy", (lambda t: copied(t, "ROW_MAJOR", "FLOAT32"), lambda t: copied(t, "TILE", "FLOAT32"))),
+    **rules(
+        "to_memory_config",
+        (
+            lambda t: ttnn.to_memory_config(
+                t("tensor", [32, 32], layout="ROW_MAJOR"), ttnn.L1_MEMORY_CONFIG, ttnn.float32
+            ),
+            lambda t: ttnn.to_memory_config(t("tensor", [32, 32]), ttnn.L1_MEMORY_CONFIG, ttnn.float32),
+        ),
+    ),
+    **rules("reshard", (lambda t: resharded(t, ttnn.L1_MEMORY_CONFIG), resharded)),
 }

@@ -74,7 +74,6 @@ def scaled_dot_product_attention(
 ) -> WideValue:
     """softmax(q k^T scale + mask) v; the number of key and value heads divides the number of query heads."""
     q, k, v, mask, sink = input_tensor_q, input_tensor_k, input_tensor_v, attn_mask, attention_sink
-    expect(not (is_causal and mask is not None), "is_causal and attn_mask exclude each other")
     expect(all(len(x.shape) == 4 for x in (q, k, v)), "q, k and v must have 4 dimensions")
     if sliding_window_size:
         if not is_causal:

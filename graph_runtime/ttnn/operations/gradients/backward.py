@@ -244,4 +244,4 @@ def embedding_bw(
     empty = updates.scalar(0.0).run("broadcast_to", to=kernels.WIDE, shape=table)
     made = empty.op("scatter_elements", spread, updates, axis=0, reduction="add")
     goal = target(weight, memory_config, None, dtype or output_gradient.dtype, Layout.TILE)
-    return goal.wrap(made.reshape(sizes))
+    return goal.wrap(made.reshape((1, 1, *table)))

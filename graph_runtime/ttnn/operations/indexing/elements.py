@@ -7,18 +7,16 @@ from typing import Any
 import numpy as np
 
 from ....ir.value import where
+from ...accepted.indexing import places_need
 from ...devices import kernels
 from ...devices.wide_value import WideValue
 from ...errors import Unsupported, expect
 from ...memory.configs import MemoryConfig
 from ...memory.values import DataType, EmbeddingsType, Layout
 from ...tensors.tensor import Tensor
-from ..bodies import TiledTensor
 from ..movement.shapes import axis_of
 from ..operation import operation
 from ..results import Target, finish, target
-
-_INDICES = 65535  # greatest index that uint16 holds
 
 
 def _indices(x: Tensor) -> WideValue:
@@ -55,7 +53,7 @@ def embedding(
 
 
 @operation("gather", "take_along_axis", takes="memory_config, out")
-def gather(input: TiledTensor, dim: int, index: TiledTensor, *, goal: Target) -> Tensor:
+def gather(input: Tensor, dim: int, index: Tensor, *, goal: Target) -> Tensor:
     """Elements at indices along a dimension, as in torch.gather."""
     x, places = input, index
     rank = len(x.shape)
@@ -85,7 +83,7 @@ def _ranked(
     """[best elements, their indices]; if ``named`` is given, its elements at these indices replace the
     indices."""
     values, places = _best(x, count, axis, largest)
-    kind = DataType.UINT16 if x.shape[axis] <= _INDICES else DataType.UINT32
+    kind = places_need(x, axis)
     if named is not None:
         expect(named.shape == x.shape, f"indices_tensor {named.shape} must have the shape {x.shape}")
         kind = named.dtype
@@ -97,7 +95,7 @@ def _ranked(
 
 @operation("topk", "topk")
 def topk(
-    input_tensor: TiledTensor,
+    input_tensor: Tensor,
     k: int = 32,
     dim: int = -1,
     largest: bool = True,
@@ -117,7 +115,7 @@ def topk(
 
 @operation("sort", "topk")
 def sort(
-    input_tensor: TiledTensor,
+    input_tensor: Tensor,
     dim: int = -1,
     descending: bool = False,
     stable: bool = False,
@@ -159,6 +157,8 @@ def _scattered(x: Tensor, dim: int, places: Tensor, updates: Tensor, how: str, g
     if tuple(updates.shape) != tuple(places.shape):
         more = more.op("slice", starts=(0,) * len(places.shape), ends=tuple(places.shape))
     inputs = [x._value, _indices(places), more]
+    if goal.into is None and goal.dtype is DataType.BFLOAT8_B:
+        goal.dtype = DataType.BFLOAT16  # the release writes rows
     return goal.run("scatter_elements", inputs, {"axis": axis, "reduction": how}, x.shape)
 
 

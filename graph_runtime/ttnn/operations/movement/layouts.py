@@ -129,7 +129,7 @@ def fill_implicit_tile_padding(
 ) -> Tensor:
     """The same values, with ``fill_value`` in the padding of tiles."""
     x = tensor
-    if x.layout is Layout.ROW_MAJOR or x.shape == x.padded_shape:
+    if x.shape == x.padded_shape:
         return x
     made = moved(x, memory_config or x.memory_config())
     made._padding = float(np.float32(fill_value)) if x.dtype.is_float else int(fill_value)

@@ -35,8 +35,8 @@ def soft(x: WideValue, axis: int, stable: bool, dtype: DataType) -> WideValue:
     return (powers / powers.sum(axes=(axis,))).packed(dtype)
 
 
-@operation("softmax", "softmax", takes="memory_config, ...")
-def softmax(input_tensor: TiledTensor, dim: int = -1, *, numeric_stable: bool = True) -> WideValue:
+@operation("softmax", "softmax", takes="memory_config, ...", layout=Layout.TILE)
+def softmax(input_tensor: Tensor, dim: int = -1, *, numeric_stable: bool = True) -> WideValue:
     """exp(x) over its sum along a dimension."""
     x = input_tensor
     axis = axis_of(dim, len(x.shape))
