@@ -35,9 +35,11 @@ def test_scattered_rows(device):
 @pytest.mark.parametrize("dim", [0, 1, 2])
 def test_filled_places(device, dim):
     x, places = torch.randn(6, 7, 33), torch.tensor([4, 0])
-    made = ttnn.index_fill(on(device, x), dim, rows(device, places), 2.5)
+    lying = ttnn.ROW_MAJOR_LAYOUT
+    made = ttnn.index_fill(on(device, x, layout=lying), dim, rows(device, places), 2.5)
     assert near(made, x.index_fill(dim, places, 2.5))
-    whole = ttnn.index_fill(on(device, torch.ones(6, 7, 33).int(), ttnn.int32), dim, rows(device, places), -3)
+    ones = on(device, torch.ones(6, 7, 33).int(), ttnn.int32, lying)
+    whole = ttnn.index_fill(ones, dim, rows(device, places), -3)
     assert ttnn.to_torch(whole).sum() == 6 * 7 * 33 - 4 * 2 * (6 * 7 * 33) // x.shape[dim]
 
 

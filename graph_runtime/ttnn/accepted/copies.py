@@ -45,7 +45,7 @@ accepts(
 
 
 def _as_sharded(given: Given) -> str:
-    x, config = given.input_tensor, given.memory_config
+    x, config = given.input, given.memory_config
     if config is None or config.is_sharded() is x.is_sharded():
         return ""
     return "Clone: mixed sharded/interleaved layout not currently supported"

@@ -9,7 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..memory.values import TILE_SIZE, BufferType, DataType, Layout
+from ..memory.configs import parts_of
+from ..memory.values import TILE_SIZE, BufferType, DataType, Layout, TensorMemoryLayout
 from ..tensors.tensor import Tensor
 from .rules import Given, Operand, Rule, accepts
 
@@ -111,15 +112,28 @@ def _reshaped(x: Tensor, shape: Sequence[int], config: Any = None) -> str:
     """The refusal of a reshape of tiles, which needs a kernel unless it is a view. Block formats become
     BFLOAT16."""
     sizes = [int(size) for size in shape]
-    if not on_device(x) or x.layout is not Layout.TILE or not x.logical_volume():
+    if not on_device(x) or not x.logical_volume():
         return ""
     if -1 in sizes:
         sizes[sizes.index(-1)] = x.logical_volume() // -math.prod(sizes)
-    if tuple(sizes) == tuple(x.shape):
+    if tuple(sizes) == tuple(x.shape) or is_view(x, sizes, config):
         return ""
-    if x.dtype.is_block or x.dtype in _RESHAPED or is_view(x, sizes, config):
+    if not x.dtype.is_block and x.dtype not in _RESHAPED:
+        return "Can only work with bfloat16/float32 or int32/uint32 tensors"
+    return _unaligned_shards(x, sizes)
+
+
+def _unaligned_shards(x: Tensor, sizes: Sequence[int]) -> str:
+    """The refusal of shards of rows, of the tensor or the result, that the memory would fill up."""
+    config = x.memory_config()
+    if x.layout is Layout.TILE or config.shard_spec is None:
         return ""
-    return "Can only work with bfloat16/float32 or int32/uint32 tensors"
+    if config.shard_spec.shape[1] * x.element_size() % 16:
+        return "Shard page size must be aligned to 16B for L1 Tensor"
+    kept = config.memory_layout in (TensorMemoryLayout.HEIGHT_SHARDED, TensorMemoryLayout.WIDTH_SHARDED)
+    if kept and sizes[-1] * x.element_size() % 16:
+        return "Shard page size must currently have L1 aligned page size"
+    return ""
 
 
 def _with_one(given: Given) -> list[int]:
@@ -128,7 +142,7 @@ def _with_one(given: Given) -> list[int]:
     return shape
 
 
-_A_VIEW = "TILE of UINT16 or UINT8: the last two sizes stay, or rows are whole tiles"
+_A_VIEW = "UINT16 and UINT8: a view; shards of rows have pages of whole 16 bytes, unless it is a view"
 
 accepts(
     "reshape",
@@ -145,10 +159,14 @@ accepts(
 # **************** parts ****************
 
 
+def begins_whole(x: Tensor, begins: Sequence[int]) -> bool:
+    """Whether a part of tiles begins at a whole tile, so that it is cut without rows between."""
+    return len(begins) > 1 and not any(begin % TILE_SIZE for begin in begins[-2:])
+
+
 def _cut_of_tiles(x: Tensor, begins: Sequence[int], strided: bool) -> str:
     """The refusal of a slice of tiles that does not begin at a whole tile."""
-    whole = len(begins) > 1 and not any(begin % TILE_SIZE for begin in begins[-2:])
-    if x.layout is not Layout.TILE or not on_device(x) or (whole and not strided):
+    if x.layout is not Layout.TILE or not on_device(x) or (begins_whole(x, begins) and not strided):
         return ""
     if strided and x.dtype is DataType.BFLOAT8_B:
         return "Strided slice is not supported for BFLOAT8 tensors"
@@ -162,7 +180,24 @@ def _sliced(given: Given) -> str:
     strided = any(step != 1 for step in steps)
     if not strided and not any(begins) and list(ends) == list(x.shape):
         return ""
-    return _cut_of_tiles(x, begins, strided)
+    ends = [e + n if e < 0 else e for e, n in zip(ends, x.shape, strict=True)]
+    made = [-(-(e - b) // step) for b, e, step in zip(begins, ends, steps, strict=True)]
+    rows = x.layout is Layout.TILE and not (begins_whole(x, begins) and not strided)
+    text = _broken_shards(x, made) if rows and given.memory_config is None and all(made) else ""
+    return _cut_of_tiles(x, begins, strided) or text
+
+
+def _broken_shards(x: Tensor, shape: Sequence[int]) -> str:
+    """The refusal of shards of rows that become tiles again, unless they are whole tiles."""
+    spec = x.memory_config().shard_spec
+    if spec is None or len(shape) < 2:
+        return ""
+    cut = parts_of(x.memory_config().memory_layout, spec.orientation, spec.grid)
+    both = math.prod(shape[:-1]), shape[-1]
+    sizes = tuple(-(-size // parts) for size, parts in zip(both, cut, strict=True))
+    if all(size % TILE_SIZE == 0 for size in sizes):
+        return ""
+    return f"Physical shard shape {sizes} must be tile {{{TILE_SIZE}, {TILE_SIZE}}} sized!"
 
 
 def _split(given: Given) -> str:
@@ -189,7 +224,7 @@ _WHOLE_TILES = "TILE of BFLOAT4_B or UINT8: each part begins at whole tiles, wit
 
 accepts(
     "slice",
-    Rule(_WHOLE_TILES + "; TILE of BFLOAT8_B: without steps", _sliced),
+    Rule(_WHOLE_TILES + "; TILE of BFLOAT8_B: without steps; shards of the rest are whole tiles", _sliced),
     source=_MOVES + "slice/slice.cpp",
 )
 accepts(
@@ -207,9 +242,8 @@ def _concatenated(given: Given) -> str:
     axis = _axis(given.dim, rank)
     if len(tensors) == 1:
         return ""
-    in_tiles = [x for x in tensors if x.layout is Layout.TILE]
-    cut = any(rank == 1 or _padded(x, axis) for x in in_tiles)
-    if cut and len(in_tiles) < len(tensors):
+    cut = through_rows_along(tensors, axis)
+    if cut and any(x.layout is Layout.ROW_MAJOR for x in tensors):
         return "ttnn.concat: expected all input tensors to be in tile layout"
     if cut and any(x.dtype is DataType.BFLOAT4_B for x in tensors):
         return _NOT_UNTILIZED
@@ -232,9 +266,11 @@ def alignment(x: Tensor) -> int:
     return 32 if x.memory_config().buffer_type is BufferType.DRAM else 16
 
 
-def _padded(x: Tensor, axis: int) -> bool:
-    """Whether tiles have padding along an axis."""
-    return axis >= len(x.shape) - 2 and x.shape[axis] % TILE_SIZE != 0
+def through_rows_along(tensors: Sequence[Tensor], axis: int) -> bool:
+    """Whether tiles have padding along an axis, so that they are put together as rows."""
+    rank = len(tensors[0].shape)
+    padded = (axis >= rank - 2 and x.shape[axis] % TILE_SIZE for x in tensors if x.layout is Layout.TILE)
+    return any(padded) or (rank == 1 and any(x.layout is Layout.TILE for x in tensors))
 
 
 accepts(
@@ -288,6 +324,28 @@ def pairs_of(x: Tensor, padding: Any) -> list[tuple[int, int]]:
     return [(0, 0)] * (len(x.shape) - len(pairs)) + pairs
 
 
+def _outgrown(x: Tensor, pairs: Sequence[tuple[int, int]]) -> str:
+    """The refusal of rows that the tensor's shards do not hold. Height shards that get wider are cut anew."""
+    config, spec = x.memory_config(), x.memory_config().shard_spec
+    wider = any(pairs[-1])
+    if spec is None or (config.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED and wider):
+        return ""
+    shape = [before + n + after for n, (before, after) in zip(x.shape, pairs, strict=True)]
+    rows = math.prod(shape[:-1])
+    if config.memory_layout is TensorMemoryLayout.WIDTH_SHARDED and rows != spec.shape[0]:
+        return f"Shard height {spec.shape[0]} must match physical height {rows} for width sharded"
+    down, across = parts_of(config.memory_layout, spec.orientation, spec.grid)
+    for side, size, shard, parts in (
+        ("height", rows, spec.shape[0], down),
+        ("width", shape[-1], spec.shape[1], across),
+    ):
+        if -(-size // shard) > parts:
+            return (
+                f"Number of shards along {side} {-(-size // shard)} must not exceed number of cores {parts}"
+            )
+    return ""
+
+
 def _padded_by(given: Given) -> str:
     x = given.input_tensor
     pairs, rank = pairs_of(x, given.padding), len(x.shape)
@@ -298,7 +356,9 @@ def _padded_by(given: Given) -> str:
         text = "ttnn::pad only supports padding on the lowest 3 dimensions for tensors with rank > 4"
         return f"{text} {first}"
     if x.layout is Layout.ROW_MAJOR:
-        return "" if x.dtype.name in _TILIZED.split() else "Cannot pad RM tensor with specified format"
+        if x.dtype.name not in _TILIZED.split():
+            return "Cannot pad RM tensor with specified format"
+        return _outgrown(x, pairs) if given.memory_config is None else ""
     if any(before for before, _ in pairs):
         return "ttnn.pad: on device tile padding does not support front padding"
     sizes, wider = _sizes(x.shape), _sizes([n + after for n, (_, after) in zip(x.shape, pairs, strict=True)])

@@ -101,6 +101,8 @@ accepts(
 def _whole_rows(given: Given) -> str:
     x = given.input_tensor
     width = x.shape[-1]
+    if x.layout is Layout.ROW_MAJOR and x.is_sharded():
+        return "Input tensor must have TILE layout (ROW_MAJOR is only supported for non-sharded tensors)"
     if x.layout is Layout.TILE or width % TILE_SIZE == 0:
         return ""
     return f"ROW_MAJOR input requires W ({width}) to be a multiple of tile width ({TILE_SIZE})"
@@ -162,7 +164,7 @@ _SOURCE = _NORMS + "layernorm/device/layernorm_device_operation.cpp"
 
 accepts(
     "layer_norm",
-    Rule("ROW_MAJOR: whole tiles wide", _whole_rows),
+    Rule("ROW_MAJOR: interleaved, whole tiles wide", _whole_rows),
     *_ROWS,
     source=_SOURCE,
 )

@@ -29,6 +29,7 @@ from .recorder import Recorder
 WIDE = Placed(DRAM, TILE, "f32")
 
 _recorders: dict[Device, Recorder] = {}
+_ample = [False]  # whether results that have no room in L1 lie in DRAM
 
 
 def recording(device: Device, recorder: Recorder | None) -> None:
@@ -51,6 +52,12 @@ def recorded(make: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor], ma
 def captured(device: Device) -> bool:
     """Whether a trace is being captured on the device."""
     return device in _recorders
+
+
+def allow_more_than_l1(yes: bool) -> None:
+    """Let results that have no room in L1 lie in DRAM, as in a capture of a graph without dispatch, in which
+    ttnn allocates nothing."""
+    _ample[0] = yes
 
 
 def launches_captured() -> int:
@@ -93,12 +100,20 @@ def _applied(op: str, pairs: Any, inputs: Sequence[Tensor], to: Placed | None) -
         # a card cannot evict other tensors to make room
         return _on_its_own(apply(op, pairs, *inputs, to=to, evict=False))
     except Refused as refused:
+        if _ample[0] and isinstance(refused.error, DeviceMemoryError) and _instead(to, inputs) != to:
+            return _applied(op, pairs, inputs, _instead(to, inputs))
         if op == "attention" and isinstance(refused.error, DeviceMemoryError):
             text = f"op {op}: the keys are too long: {refused.reason}"  # silicon's kernel splits long keys
             raise Unsupported(text, op=op) from refused
         if isinstance(refused.error, (DeviceMemoryError, KernelError)):
             raise afresh(refused.error) from None
         raise Unsupported(f"op {op}: {refused.reason}", op=op) from refused
+
+
+def _instead(to: Placed | None, inputs: Sequence[Tensor]) -> Placed:
+    """The layout in DRAM of a result that has no room in L1."""
+    wanted = inputs[0].layout if to is None else to
+    return Placed(DRAM, wanted.layout, wanted.format)
 
 
 def _on_its_own(made: Tensor) -> Tensor:
@@ -121,7 +136,15 @@ def _done(make: Callable[[Tensor], Tensor], tensor: Tensor) -> Tensor:
 
 def convert(tensor: Tensor, to: Placed) -> Tensor:
     """The values in another layout or format on the same device; the tensor itself if nothing changes."""
-    return tensor if tensor.layout == to else _done(lambda x: x.to(layout=to), tensor)
+    if tensor.layout == to:
+        return tensor
+    try:
+        return _done(lambda x: x.to(layout=to), tensor)
+    except DeviceMemoryError:
+        other = _instead(to, [tensor])
+        if not _ample[0] or other == to:
+            raise
+        return convert(tensor, other)
 
 
 def copied(tensor: Tensor) -> Tensor:

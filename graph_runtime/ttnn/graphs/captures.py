@@ -21,6 +21,7 @@ from typing import Any
 
 from ...base.machine.layout import DRAM, L1
 from ...costs.factories import CardStage, HeldTensor
+from ..devices import kernels
 from ..devices.mesh_device import MeshDevice
 from ..errors import check
 from ..memory.values import BufferType
@@ -277,6 +278,7 @@ def begin_graph_capture(run_mode: RunMode = RunMode.NORMAL) -> None:
     """Record the operations that are called from now on. Captures may be nested."""
     _captures.append(Capture(run_mode))
     operation.WATCHERS.append(_captures[-1])
+    kernels.allow_more_than_l1(run_mode is RunMode.NO_DISPATCH)
 
 
 def end_graph_capture() -> list[Node]:
@@ -284,6 +286,7 @@ def end_graph_capture() -> list[Node]:
     check(_captures, "ttnn.graph.end_graph_capture", "no graph is being captured")
     found = _captures.pop()
     operation.WATCHERS.remove(found)
+    kernels.allow_more_than_l1(bool(_captures) and _captures[-1].mode is RunMode.NO_DISPATCH)
     _last[0] = found.uses
     return found.finish()
 

@@ -13,10 +13,12 @@ import numpy as np
 from ....base.dtypes import FORMATS
 from ....base.machine.layout import L1
 from ....run.tensors.tensor import Tensor as Handle
+from ...accepted.movement import begins_whole, through_rows_along
 from ...devices import kernels
 from ...errors import Unsupported, called, expect
-from ...memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig
-from ...memory.values import Layout, tiled
+from ...memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig, ShardSpec, parts_of
+from ...memory.placing import matrix
+from ...memory.values import TILE_SIZE, DataType, Layout, TensorMemoryLayout, tiled
 from ...tensors.tensor import Tensor, on_host
 from ..bodies import AnyTensor
 from ..operation import operation
@@ -34,6 +36,7 @@ def permute(
     expect(len(dims) == rank, text)
     perm = tuple(axis_of(int(dim), rank) for dim in dims)
     expect(len(set(perm)) == rank, f"dims {list(dims)} name a dimension twice")
+    _turn_shards(x, perm, goal)
     return _permuted(x, perm, goal, pad_value)
 
 
@@ -41,6 +44,24 @@ def _permuted(x: Tensor, perm: tuple[int, ...], goal: Target, padding: float | N
     if perm == tuple(range(len(perm))):
         return goal.wrap(kernels.copied(x._handle), padding or 0)
     return goal.run("transpose", [x._handle], {"perm": perm}, tuple(x.shape[at] for at in perm))
+
+
+def _turn_shards(x: Tensor, perm: tuple[int, ...], goal: Target) -> None:
+    """Place the result of swapping the last two dimensions of tiles in shards as the release does: shards of
+    whole matrices stay, height shards of one matrix become width shards, all others are interleaved."""
+    config, last = x.memory_config(), len(perm) - 1
+    spec = config.shard_spec
+    swapped = (*range(last - 1), last, last - 1)
+    if spec is None or perm != swapped or not goal.inherited or x.layout is Layout.ROW_MAJOR:
+        return
+    rows = x.padded_shape[-2]
+    if config.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED and spec.shape[0] % rows == 0:
+        return
+    if config.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED and math.prod(x.shape[:-2]) == 1:
+        turned = ShardSpec(spec.grid, [x.padded_shape[-1], spec.shape[0]], spec.orientation)
+        goal.config = MemoryConfig(TensorMemoryLayout.WIDTH_SHARDED, config.buffer_type, turned)
+    elif config.memory_layout is not TensorMemoryLayout.BLOCK_SHARDED:
+        goal.config = MemoryConfig(TensorMemoryLayout.INTERLEAVED, config.buffer_type)
 
 
 @operation("transpose", "transpose", takes="memory_config, ...")
@@ -52,6 +73,7 @@ def transpose(
     perm = list(range(rank))
     a, b = axis_of(dim1, rank), axis_of(dim2, rank)
     perm[a], perm[b] = perm[b], perm[a]
+    _turn_shards(input_tensor, tuple(perm), goal)
     return _permuted(input_tensor, tuple(perm), goal)
 
 
@@ -152,6 +174,9 @@ def slice_(
     goal = target(x, memory_config, output_tensor)
     if made == shape and not strided:
         return x if memory_config is None and output_tensor is None else goal.wrap(x._handle)
+    if output_tensor is None and x.dtype is DataType.BFLOAT8_B and not begins_whole(x, begin):
+        goal.dtype = DataType.BFLOAT16  # it goes through rows
+    goal.resharded()
     attrs = {"starts": begin, "ends": end, "steps": tuple(steps)}
     return goal.run("slice", [x._handle], attrs, made)
 
@@ -221,9 +246,22 @@ def split(
     expect(sum(split_size) == size, f"split sizes {list(split_size)} must sum to {size}")
     starts = itertools.accumulate(split_size, initial=0)
     at = axis_of(dim, len(x.shape))
-    if memory_config is None and _crowds(x, len(split_size)):
+    if memory_config is None and (_crowds(x, len(split_size)) or _breaks_tiles(x, at, list(split_size))):
         memory_config = DRAM_MEMORY_CONFIG
     return [_cut(x, at, start, n, memory_config) for start, n in zip(starts, split_size, strict=False)]
+
+
+def _breaks_tiles(x: Tensor, axis: int, sizes: list[int]) -> bool:
+    """Whether shards of the parts are no whole tiles, though the tensor is in shards of tiles: then the parts
+    are in DRAM."""
+    spec = x.memory_config().shard_spec
+    if spec is None or x.layout is Layout.ROW_MAJOR or len(sizes) < 2:
+        return False
+    shape = list(x.shape)
+    shape[axis] = sizes[0]
+    cut = parts_of(x.memory_config().memory_layout, spec.orientation, spec.grid)
+    both = matrix(shape, Layout.TILE)
+    return any(size % (parts * TILE_SIZE) for size, parts in zip(both, cut, strict=True))
 
 
 _PAGES = 4  # pages of circular buffers that ttnn reckons for each part of a split
@@ -278,6 +316,8 @@ def concat(
     if output_tensor is None:
         memory_config = memory_config or DRAM_MEMORY_CONFIG  # even if the tensors lie in L1
     goal = target(first, memory_config, output_tensor)
+    if output_tensor is None and first.dtype is DataType.BFLOAT8_B and through_rows_along(found, at):
+        goal.dtype = DataType.BFLOAT16
     return goal.run("concatenate", parts, {"axis": at}, shape)
 
 

@@ -10,10 +10,12 @@ from ....base.dtypes import FORMATS
 from ....base.machine.layout import DRAM, ROW_MAJOR
 from ....base.machine.layout import Layout as Placed
 from ....run.tensors.tensor import Tensor as Handle
+from ...accepted.movement import is_view
 from ...devices import kernels
 from ...errors import Unsupported, expect, mistaken
-from ...memory.configs import MemoryConfig
-from ...memory.values import Layout
+from ...memory.configs import MemoryConfig, ShardSpec, parts_of
+from ...memory.placing import matrix
+from ...memory.values import TILE_SIZE, Layout, TensorMemoryLayout
 from ...tensors.tensor import Tensor, on_host
 from ..bodies import AnyTensor, TiledTensor
 from ..operation import operation
@@ -60,6 +62,24 @@ def _listed(sizes: Sequence[Any]) -> Sequence[int]:
     return sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
 
 
+def _reshard(x: Tensor, shape: Sequence[int], goal: Target) -> None:
+    """Place a reshaped tensor in shards as the release does: height shards that become one are width shards;
+    rows in block shards whose pages would be filled up are interleaved."""
+    config = x.memory_config()
+    spec = config.shard_spec
+    if spec is None:
+        return
+    if config.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED:
+        rows, columns = matrix(shape, x.layout)
+        if -(-rows // spec.num_cores()) >= rows or (x.layout is Layout.TILE and rows <= TILE_SIZE):
+            one = ShardSpec(spec.grid, [rows, columns], spec.orientation)
+            goal.config = MemoryConfig(TensorMemoryLayout.WIDTH_SHARDED, config.buffer_type, one)
+    elif config.memory_layout is TensorMemoryLayout.BLOCK_SHARDED and x.layout is Layout.ROW_MAJOR:
+        across = parts_of(config.memory_layout, spec.orientation, spec.grid)[1]
+        if -(-shape[-1] // across) * x.element_size() % 16:
+            goal.config = MemoryConfig(TensorMemoryLayout.INTERLEAVED, config.buffer_type)
+
+
 def _with_shape(x: Tensor, shape: Sequence[int], memory_config: MemoryConfig | None = None) -> Tensor:
     if x._device is None:
         return on_host(x._values().reshape(tuple(shape)), x.dtype, x.layout, x._padding, exact=True)
@@ -67,6 +87,8 @@ def _with_shape(x: Tensor, shape: Sequence[int], memory_config: MemoryConfig | N
     goal = target(x, memory_config)
     if tuple(x.shape) == tuple(shape):
         return x if memory_config in (None, x._config) else goal.wrap(x._handle, x._padding)
+    if memory_config is None and not is_view(x, shape):
+        _reshard(x, shape, goal)
     return goal.wrap(reshaped(x._handle, shape), x._padding)
 
 
