@@ -8,7 +8,7 @@ from dataclasses import replace
 from ....base.machine.layout import ROW_MAJOR, TILE
 from ..buffers import BF16, F32, CardOperand, CardProgram, round_up, tiles
 from .steps import Board, Steps, UnknownForm, element_size, opened, padded
-from .tiling import in_rows, to_rows, to_tiles
+from .tiling import in_rows, to_tiles, unpadded
 from .turns import transposed
 
 
@@ -23,7 +23,7 @@ def joined(steps: Steps, given: Sequence[CardOperand], dim: int, made: CardOpera
     if first.layout == TILE and any(padded(x)[dim] != x.shape[dim] for x in given):
         if any(x.sharded for x in (*given, made)):
             raise UnknownForm
-        rows = [to_rows(steps, x, in_rows(x)) for x in given]
+        rows = [unpadded(steps, x, in_rows(x)) for x in given]
         found = replace(in_rows(made), layout=ROW_MAJOR)
         return to_tiles(steps, _joined_rows(steps, rows, dim, found), made)
     if first.layout != TILE:

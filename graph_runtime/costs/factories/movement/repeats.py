@@ -28,6 +28,8 @@ def repeated(steps: Steps, x: CardOperand, times: Sequence[int], made: CardOpera
         raise UnknownForm
     ends = x.shape[-2:]
     rows = x.layout == TILE and any(s % 32 for s in ends) and max(times[-2:]) > 1
+    if _in_shards(x, times, made):
+        return steps.run(_older_repeat(x, times[-1] > 1, 1), made)
     if rank > 4 or (x.format in ("bfp8_b",) and (rows or x.layout != TILE)):
         return _older(steps, x, times, made)
     return _generated(steps, x, times, made, rows)
@@ -58,6 +60,21 @@ def _generated(
     if rows:
         return to_tiles(steps, x, made)
     return x if x is made else to_memory(steps, x, made)
+
+
+def _in_shards(x: CardOperand, times: Sequence[int], made: CardOperand) -> bool:
+    """Whether the older kernels repeat rows inside of their shards (repeat_codegen_supported.cpp,
+    is_demoted): along the last dimension, or parts of rows."""
+    if x.layout == TILE or not x.on_l1 or not made.on_l1 or not x.sharded or x.scheme != made.scheme:
+        return False
+    if sum(n > 1 for n in times) != 1:
+        return False
+    down, across = x.cores
+    if x.scheme == "height":
+        return times[-1] > 1 and across > down and _even(x)
+    height, width = math.prod(x.shape[:-1]), x.shape[-1]
+    parts = not height % x.shard[0] and not width % x.shard[1] and x.shard[1] < width
+    return parts and times[-1] == 1 and x.cores == made.cores and x.scheme == "width"
 
 
 def _even(x: CardOperand) -> bool:
@@ -125,12 +142,12 @@ def _older(steps: Steps, x: CardOperand, times: Sequence[int], made: CardOperand
     return to_tiles(steps, x, made) if rows else x
 
 
-def _older_repeat(x: CardOperand, last: bool) -> CardProgram:
-    """Buffers of data_movement/repeat/device/repeat_program_factory_{last,higher}_dim.cpp: a row twice; along
-    the last dimension, as many rows as end at 16 bytes."""
+def _older_repeat(x: CardOperand, last: bool, copies: int = 2) -> CardProgram:
+    """Buffers of data_movement/repeat/device/repeat_program_factory_{last,higher}_dim.cpp: a row twice, or
+    once if rows lie in shards; along the last dimension, as many rows as end at 16 bytes."""
     if x.layout == TILE:
         return opened("repeat", ("tile", 1, x.tile + 2 * _NOC_READ))
     row = x.shape[-1] * element_size(x)
     if last:
         row *= next(n for n in (1, 2, 4, 8, 16) if not row * n % 16)
-    return opened("repeat", ("rows", 2, row + 2 * _NOC_READ))
+    return opened("repeat", ("rows", copies, row + 2 * _NOC_READ))

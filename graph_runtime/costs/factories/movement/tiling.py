@@ -45,6 +45,13 @@ def to_rows(steps: Steps, x: CardOperand, made: CardOperand, direct: bool = Fals
         return steps.run(_codegen(x, made, steps.board), made)
     if whole:
         return steps.run(untilized(x, made, steps.board.cores), made)
+    return unpadded(steps, x, made)
+
+
+def unpadded(steps: Steps, x: CardOperand, made: CardOperand) -> CardOperand:
+    """A step of untilize_with_unpadding (data_movement/untilize_with_unpadding/device/factories/
+    *_multi_core_interleaved_program_factory.cpp): a row of tiles of each."""
+    _check_width(x, x, steps.board)
     if x.sharded or made.sharded:
         raise UnknownForm
     across = tiles(x.shape[-1])

@@ -69,11 +69,31 @@ def _binary(call: Call) -> CardProgram | list[CardStage] | None:
     other = operand(second) if isinstance(second, Tensor) else None
     before = tuple(bool(call.get(f"input_tensor_{side}_activations")) for side in "ab")
     steps = Steps(call.board, made)
+    first, x = x, _cast(steps, name, x, other)
+    other = other and _cast(steps, name, other, first)
     x, other, found = _in_tiles(steps, x, other)
     steps.run(factories.binary(x, other, found, name, (before[0], before[1])), found)
     if found is not made:
         to_rows(steps, found, made)
     return steps.stages
+
+
+_COMPARISONS = ("eq", "ne", "lt", "gt", "le", "ge")
+
+
+def _cast(steps: Steps, name: str, x: CardOperand, other: CardOperand | None) -> CardOperand:
+    """An operand in the type in which it is computed: uint8 is compared as uint16, and an integer that is
+    multiplied by a float is cast to the float's type."""
+    format = x.format
+    if name in _COMPARISONS and format == "uint8":
+        format = "uint16"
+    if name == "multiply" and other is not None and format not in _FLOATS and other.format in _FLOATS:
+        format = other.format
+    if format == x.format:
+        return x
+    made = replace(x, format=format)
+    steps.run(factories.unary(x, made), made)
+    return made
 
 
 def _in_tiles(

@@ -88,8 +88,10 @@ def _cut(call: Call, x: CardOperand) -> SliceBounds:
     begin = numbers(("slice_start", "starts", "begins"), (0,) * rank)
     end = numbers(("slice_end", "ends"), x.shape)
     step = numbers(("slice_step", "steps", "step"), (1,) * rank)
-    wrapped = (tuple(n + s if n < 0 else n for n, s in zip(at, x.shape, strict=True)) for at in (begin, end))
-    return SliceBounds(*wrapped, step)
+    begin, end = (
+        tuple(n + s if n < 0 else n for n, s in zip(at, x.shape, strict=True)) for at in (begin, end)
+    )
+    return SliceBounds(begin, end, step)
 
 
 def _sliced(call: Call, steps: Steps, x: CardOperand) -> None:
