@@ -10,7 +10,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from .devices import chips, memory_views, mesh_device, opening
+from .devices import answers, chips, memory_views, mesh_device, opening
 from .errors import Unsupported
 from .golden.functions import get_golden_function_for_activation, golden_of
 from .graphs import pages
@@ -81,7 +81,8 @@ def submodules(found: Callable[[str], Any]) -> dict[str, ModuleType]:
     kinds = {"ClusterType": chips.ClusterType, "get_cluster_type": lambda: chips.ClusterType.N150}
     made["cluster"] = _module("cluster", "the kind of this machine", **kinds)
     made["distributed"] = _module("distributed", "meshes", get_num_pcie_devices=opening.get_num_devices)
-    made["core"] = _module("core", "helpers", divup=lambda a, b: -(-a // b), **_public(configs))
+    helpers = {"divup": lambda a, b: -(-a // b), "roundup": answers.roundup}
+    made["core"] = _module("core", "helpers", **helpers, **_public(configs))
     made |= _tools(found) | _extension() | _operations()
     for module in filter(None, released_names()):
         here = _group(made, module)
@@ -158,6 +159,8 @@ def _operations() -> dict[str, ModuleType]:
         f"operations.{kind}": _module(f"operations.{kind}", "operations", **named)
         for kind in _BY_KIND.split()
     }
+    for function in (answers.find_closest_largest_divisor, answers.find_max_tile_span):
+        setattr(kinds["operations.normalization"], function.__name__, function)
     named["__path__"] = []  # an attribute that makes the module a package
     return kinds | {
         "operations": _module("operations", "the operations", **named, pool=pool, moreh=older),

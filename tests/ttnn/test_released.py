@@ -312,3 +312,29 @@ def test_records_keep_their_fields():
     ranges = ttnn.MeshCoordinateRangeSet()
     ranges.merge(ttnn.MeshCoordinateRange(ttnn.MeshCoordinate(0, 0), ttnn.MeshCoordinate(0, 0)))
     assert len(ranges) == 1
+
+
+def test_answers_about_one_process_and_one_chip(device):
+    torch = pytest.importorskip("torch")
+    assert ttnn.get_pcie_device_ids() == list(range(ttnn.get_num_pcie_devices())) == [0]
+    assert (ttnn.distributed_context_get_rank(), ttnn.distributed_context_get_size()) == (0, 1)
+    assert ttnn.get_fabric_config() is ttnn.FabricConfig.DISABLED
+    assert repr(ttnn.get_current_command_queue_id_for_thread()) == "QueueId(0)"
+    assert not ttnn.is_trace_capture_active(device)
+    trace = ttnn.begin_trace_capture(device, cq_id=0)
+    assert ttnn.is_trace_capture_active(device)
+    ttnn.end_trace_capture(device, trace, cq_id=0)
+    kinds = [ttnn.bfloat16, ttnn.bfloat8_b, ttnn.uint16, ttnn.uint32, ttnn.int32, ttnn.uint8]
+    wanted = [torch.bfloat16, torch.float32, torch.uint16, torch.uint32, torch.int32, torch.uint8]
+    assert [ttnn.ttnn_dtype_to_torch_dtype(kind) for kind in kinds] == wanted
+
+
+def test_sizes_that_norms_ask_for():
+    """As the release answers."""
+    norms = ttnn.operations.normalization
+    assert ttnn.core.roundup(7, 4) == 8
+    assert [norms.find_max_tile_span(*a, 32) for a in ((96, 40), (100, 30), (64, 32), (0, 3))] == [2, 2, 1, 0]
+    assert [norms.find_closest_largest_divisor(*a) for a in ((30, 8), (7, 7), (12, 5))] == [6, 7, 4]
+    config = ttnn.layernorm_default_compute_config(ttnn.device.Arch.WORMHOLE_B0)
+    assert (config.math_fidelity, config.fp32_dest_acc_en) == (ttnn.MathFidelity.HiFi4, True)
+    assert ttnn.rmsnorm_default_compute_config(ttnn.device.Arch.BLACKHOLE).math_approx_mode

@@ -206,9 +206,6 @@ class _Number(int):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({int(self)})"
 
-    def __str__(self) -> str:
-        return str(int(self))
-
 
 _SourceType = enum.Enum("_SourceType", "FILE_PATH SOURCE_CODE", start=0)
 _MADE["KernelDescriptor"].SourceType = _SourceType
