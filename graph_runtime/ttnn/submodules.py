@@ -81,6 +81,8 @@ def submodules(found: Callable[[str], Any]) -> dict[str, ModuleType]:
     kinds = {"ClusterType": chips.ClusterType, "get_cluster_type": lambda: chips.ClusterType.N150}
     made["cluster"] = _module("cluster", "the kind of this machine", **kinds)
     made["distributed"] = _module("distributed", "meshes", get_num_pcie_devices=opening.get_num_devices)
+    registered = OPERATIONS.values()
+    made["decorators"] = _module("decorators", "the operations", REGISTERED_OPERATIONS=registered)
     helpers = {"divup": lambda a, b: -(-a // b), "roundup": answers.roundup}
     made["core"] = _module("core", "helpers", **helpers, **_public(configs))
     made |= _tools(found) | _extension() | _operations()

@@ -338,3 +338,12 @@ def test_sizes_that_norms_ask_for():
     config = ttnn.layernorm_default_compute_config(ttnn.device.Arch.WORMHOLE_B0)
     assert (config.math_fidelity, config.fp32_dest_acc_en) == (ttnn.MathFidelity.HiFi4, True)
     assert ttnn.rmsnorm_default_compute_config(ttnn.device.Arch.BLACKHOLE).math_approx_mode
+
+
+def test_the_operations_are_listed():
+    plain = ttnn.query_registered_operations()
+    assert ttnn.add in plain
+    assert not any(".experimental." in one.python_fully_qualified_name for one in plain)
+    more = ttnn.query_registered_operations(include_experimental=True)
+    assert ttnn.experimental.isin in more
+    assert set(more) == set(ttnn.decorators.REGISTERED_OPERATIONS)

@@ -37,6 +37,7 @@ __all__ = [
     "is_tensor_storage_on_device",
     "num_cores",
     "pearson_correlation_coefficient",
+    "query_registered_operations",
 ]
 
 
@@ -194,6 +195,15 @@ def pearson_correlation_coefficient(expected: Any, actual: Any) -> float:
     a, b = a - a.mean(), b - b.mean()
     size = math.sqrt(float((a * a).sum() * (b * b).sum()))
     return float((a * b).sum() / size) if size else 0.0
+
+
+def query_registered_operations(include_experimental: bool = False) -> list[Operation]:
+    """The operations in order of their names, those of ttnn.experimental last if they are wanted."""
+    named = sorted(OPERATIONS.items())
+    plain = [operation for name, operation in named if not name.startswith("experimental.")]
+    return plain + [
+        operation for name, operation in named if include_experimental and name.startswith("experimental.")
+    ]
 
 
 def get_fallback_function(operation: Operation) -> Callable[..., Any]:
