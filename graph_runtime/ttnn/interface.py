@@ -15,7 +15,7 @@ from ..base.errors import did_you_mean
 from ..base.version import VERSION
 from . import submodules
 from .accepted.rules import ttnn_accepts as ttnn_accepts
-from .devices.answers import *
+from .answers import *
 from .devices.chips import *
 from .devices.memory_views import *
 from .devices.mesh_device import *

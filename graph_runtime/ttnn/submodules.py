@@ -10,7 +10,8 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from .devices import answers, chips, memory_views, mesh_device, opening
+from . import answers
+from .devices import chips, memory_views, mesh_device, opening
 from .errors import Unsupported
 from .golden.functions import get_golden_function_for_activation, golden_of
 from .graphs import pages

@@ -340,6 +340,45 @@ def test_sizes_that_norms_ask_for():
     assert ttnn.rmsnorm_default_compute_config(ttnn.device.Arch.BLACKHOLE).math_approx_mode
 
 
+def test_values_as_json():
+    """In the release's form."""
+    grid = ttnn.CoreRangeSet([ttnn.CoreRange((0, 0), (1, 2))])
+    spec = ttnn.ShardSpec(grid, [32, 64], ttnn.ShardOrientation.COL_MAJOR)
+    config = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, spec)
+    nd = ttnn.MemoryConfig(ttnn.BufferType.DRAM, ttnn.NdShardSpec([1, 32, 32], grid))
+    assert ttnn.CoreCoord(1, 2).to_json() == '{"x":1,"y":2}'
+    assert grid.to_json() == '[{"end":{"x":1,"y":2},"start":{"x":0,"y":0}}]'
+    cut = f'{{"grid":{grid.to_json()},"orientation":1,"shape":[32,64]}}'
+    assert spec.to_json() == cut
+    assert config.to_json() == (
+        '{"buffer_type":1,"created_with_nd_shard_spec":false,"memory_layout":2,"per_core_allocation":false,'
+        f'"shard_spec":{cut}}}'
+    )
+    for value in (ttnn.CoreCoord(1, 2), grid.ranges()[0], grid, spec, config, nd, ttnn.DRAM_MEMORY_CONFIG):
+        assert type(value).from_json(value.to_json()) == value
+    with pytest.raises(ValueError, match="Expecting value"):
+        ttnn.MemoryConfig.from_json("x")
+
+
+def test_flags_of_tiles():
+    flags = [
+        (ttnn.Tile(s).narrow_tile, ttnn.Tile(s).partial_face) for s in ([32, 32], [16, 16], [32, 16], [8, 32])
+    ]
+    assert flags == [(0, 0), (1, 1), (1, 0), (0, 1)]
+    assert ttnn.Tile([32, 16], True).transpose_within_face
+
+
+def test_a_shard_is_read(device):
+    torch = pytest.importorskip("torch")
+    x = torch.arange(64 * 64).reshape(64, 64).float()
+    config = ttnn.create_sharded_memory_config((64, 64), ttnn.CoreGrid(x=2, y=1), ttnn.ShardStrategy.WIDTH)
+    on = ttnn.from_torch(x, layout=ttnn.TILE_LAYOUT, device=device, memory_config=config)
+    for made in (on.extract_shard(1), on.extract_shard(ttnn.CoreCoord(1, 0))):
+        assert torch.equal(ttnn.to_torch(made), x[None, None, :, 32:])
+    with pytest.raises(RuntimeError, match="Buffer not sharded"):
+        ttnn.to_memory_config(on, ttnn.DRAM_MEMORY_CONFIG).extract_shard(0)
+
+
 def test_the_operations_are_listed():
     plain = ttnn.query_registered_operations()
     assert ttnn.add in plain

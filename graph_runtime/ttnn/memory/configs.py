@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import Unsupported
+from .as_json import AsJson
 from .cores import CoreGrid, CoreRange, CoreRangeSet
 from .values import (
     TILE_SIZE,
@@ -32,7 +33,7 @@ __all__ = [
 ]
 
 
-class ShardSpec:
+class ShardSpec(AsJson):
     """A cut of a tensor into shards. ``grid``: the cores; ``shape``: (rows, columns) of a shard in elements;
     ``orientation``: order in which cores get shards, along rows or down columns."""
 
@@ -62,9 +63,16 @@ class ShardSpec:
     def __repr__(self) -> str:
         return f"ShardSpec(grid={self.grid}, shape={self.shape}, orientation={self.orientation})"
 
+    def _plain(self) -> Any:
+        return {"grid": self.grid._plain(), "orientation": self.orientation.value, "shape": self.shape}
+
+    @classmethod
+    def _of(cls, data: Any) -> ShardSpec:
+        return cls(CoreRangeSet._of(data["grid"]), data["shape"], ShardOrientation(data["orientation"]))
+
 
 @dataclass(frozen=True)
-class NdShardSpec:
+class NdShardSpec(AsJson):
     """Shards of any number of dimensions; ``shard_shape`` has one size for each dimension."""
 
     shard_shape: Any
@@ -78,8 +86,22 @@ class NdShardSpec:
     def num_cores(self) -> int:
         return self.grid.num_cores()
 
+    def _plain(self) -> Any:
+        return {
+            "grid": self.grid._plain(),
+            "orientation": self.orientation.value,
+            "shard_distribution_strategy": self.shard_distribution_strategy.value,
+            "shard_shape": list(self.shard_shape),
+        }
 
-class MemoryConfig:
+    @classmethod
+    def _of(cls, data: Any) -> NdShardSpec:
+        strategy = ShardDistributionStrategy(data["shard_distribution_strategy"])
+        grid, orientation = CoreRangeSet._of(data["grid"]), ShardOrientation(data["orientation"])
+        return cls(data["shard_shape"], grid, orientation, strategy)
+
+
+class MemoryConfig(AsJson):
     """The place of a tensor: MemoryConfig(memory_layout, buffer_type, shard_spec), or
     MemoryConfig(buffer_type, nd_shard_spec)."""
 
@@ -128,6 +150,26 @@ class MemoryConfig:
         return (
             f"MemoryConfig(memory_layout={self.memory_layout}, buffer_type={self.buffer_type}, "
             f"shard_spec={self.shard_spec})"
+        )
+
+    def _plain(self) -> Any:
+        data = {
+            "buffer_type": self.buffer_type.value,
+            "created_with_nd_shard_spec": self.nd_shard_spec is not None,
+            "memory_layout": self.memory_layout.value,
+            "per_core_allocation": False,
+        }
+        specs = {"shard_spec": self.shard_spec, "nd_shard_spec": self.nd_shard_spec}
+        return data | {name: spec._plain() for name, spec in specs.items() if spec is not None}
+
+    @classmethod
+    def _of(cls, data: Any) -> MemoryConfig:
+        shards, nd_shards = data.get("shard_spec"), data.get("nd_shard_spec")
+        return cls(
+            TensorMemoryLayout(data["memory_layout"]),
+            BufferType(data["buffer_type"]),
+            None if shards is None else ShardSpec._of(shards),
+            None if nd_shards is None else NdShardSpec._of(nd_shards),
         )
 
 

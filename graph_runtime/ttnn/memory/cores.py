@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from .as_json import AsJson
+
 __all__ = [
     "CoreCoord",
     "CoreGrid",
@@ -19,7 +21,7 @@ __all__ = [
 ]
 
 
-class CoreCoord:
+class CoreCoord(AsJson):
     """A core, (x, y), counted from the upper left."""
 
     __slots__ = ("x", "y")
@@ -41,13 +43,20 @@ class CoreCoord:
     def __repr__(self) -> str:
         return f"(x={self.x},y={self.y})"
 
+    def _plain(self) -> Any:
+        return {"x": self.x, "y": self.y}
+
+    @classmethod
+    def _of(cls, data: Any) -> CoreCoord:
+        return cls(data["x"], data["y"])
+
 
 def coord(value: Any) -> CoreCoord:
     """``value``, a CoreCoord or a pair (x, y), as a CoreCoord."""
     return value if isinstance(value, CoreCoord) else CoreCoord(value)
 
 
-class CoreRange:
+class CoreRange(AsJson):
     """A rectangle of cores, which includes both corners."""
 
     __slots__ = ("end", "start")
@@ -66,6 +75,13 @@ class CoreRange:
 
     def __repr__(self) -> str:
         return f"[{self.start} - {self.end}]"
+
+    def _plain(self) -> Any:
+        return {"start": self.start._plain(), "end": self.end._plain()}
+
+    @classmethod
+    def _of(cls, data: Any) -> CoreRange:
+        return cls(CoreCoord._of(data["start"]), CoreCoord._of(data["end"]))
 
     def grid_size(self) -> CoreCoord:
         return CoreCoord(self.end.x - self.start.x + 1, self.end.y - self.start.y + 1)
@@ -92,7 +108,7 @@ class CoreRange:
         )
 
 
-class CoreRangeSet:
+class CoreRangeSet(AsJson):
     """Rectangles of cores that do not overlap."""
 
     __slots__ = ("_ranges",)
@@ -144,6 +160,13 @@ class CoreRangeSet:
 
     def __repr__(self) -> str:
         return "{" + ", ".join(map(repr, self._ranges)) + "}"
+
+    def _plain(self) -> Any:
+        return [one._plain() for one in self._ranges]
+
+    @classmethod
+    def _of(cls, data: Any) -> CoreRangeSet:
+        return cls(map(CoreRange._of, data))
 
 
 @dataclass(frozen=True)

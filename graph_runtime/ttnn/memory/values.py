@@ -201,6 +201,22 @@ class Tile:
     def num_faces(self) -> int:
         return math.prod(self.tile_shape) // math.prod(self.face_shape)
 
+    @property
+    def narrow_tile(self) -> int:
+        """1 if a row is shorter than 32 elements, else 0."""
+        return int(self.tile_shape[1] < TILE_SIZE)
+
+    @property
+    def partial_face(self) -> int:
+        """1 if there are fewer than 32 rows, else 0."""
+        return int(self.tile_shape[0] < TILE_SIZE)
+
+    @property
+    def transpose_of_faces(self) -> bool:
+        return self.transpose_tile
+
+    transpose_within_face = transpose_of_faces
+
     def get_tile_size(self, dtype: DataType) -> int:
         """Bytes of a tile of this shape; a block format has one more byte, the exponent, for each row of a
         face."""

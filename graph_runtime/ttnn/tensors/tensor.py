@@ -25,6 +25,7 @@ from ..devices.recorder import BANK_ADDRESS
 from ..devices.wide_value import WideValue
 from ..errors import Unsupported, check, on_queue
 from ..memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig
+from ..memory.cores import coord, corerange_to_cores
 from ..memory.placing import placed, with_spec
 from ..memory.values import (
     DEFAULT_TILE,
@@ -32,6 +33,7 @@ from ..memory.values import (
     DataType,
     Layout,
     Shape,
+    ShardOrientation,
     StorageType,
     Tile,
     element_size,
@@ -184,6 +186,19 @@ class Tensor:
         in_dram = self.memory_config().buffer_type is BufferType.DRAM
         step = get_dram_alignment() if in_dram else get_l1_alignment()
         return -(-self.buffer_page_size() // step) * step
+
+    def extract_shard(self, core: Any) -> Tensor:
+        """The shard [1, 1, rows, columns] on a core, or of a number, as a host tensor."""
+        spec = self.memory_config().shard_spec
+        check(self._device is not None and spec is not None, "Tensor.extract_shard", "Buffer not sharded")
+        assert spec is not None
+        order = corerange_to_cores(spec.grid, None, spec.orientation is ShardOrientation.ROW_MAJOR)
+        at = core if isinstance(core, int) else order.index(coord(core))
+        (high, wide), whole = spec.shape, self._padded_values()
+        rows = whole.reshape((-1, whole.shape[-1]))
+        down, right = divmod(at, -(-rows.shape[1] // wide))
+        part = rows[high * down : high * (down + 1), wide * right : wide * (right + 1)]
+        return on_host(part.reshape((1, 1, *part.shape)), self.dtype, self.layout, exact=True)
 
     def buffer_unique_id(self) -> int:
         return self.tensor_id

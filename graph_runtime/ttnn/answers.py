@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import called_queue
-from ..memory.values import DataType, MathFidelity
-from ..programs.configs import DeviceComputeKernelConfig
-from ..programs.descriptors import QueueId, Rank, Size  # type: ignore[attr-defined]  # made from a table
-from .chips import FabricConfig
-from .mesh_device import MeshDevice
+from .devices.chips import FabricConfig
+from .devices.mesh_device import MeshDevice
+from .errors import called_queue
+from .memory.values import DataType, MathFidelity
+from .programs.configs import DeviceComputeKernelConfig
+from .programs.descriptors import QueueId, Rank, Size  # type: ignore[attr-defined]  # made from a table
 
 __all__ = [
     "distributed_context_barrier",
