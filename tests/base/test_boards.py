@@ -72,6 +72,7 @@ def test_what_the_boards_are():
         ("tt:0=wormhole_b0/ttnn", "wormhole_b0", (8, 8), 1000),
         ("tt:0=wormhole_b0/buda[rows=9]", "wormhole_b0/buda", (9, 8), 1000),
         ("tt:0=n150[rows=7,clock=900]", "n150", (7, 8), 900),
+        ("tt:0=p150[cols=11]", "p150", (10, 11), 1350),
         ("tt[clock=500]", "n150", (8, 8), 500),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import graph_runtime.compat.ttnn as ttnn
+from graph_runtime.ttnn.devices.mesh_device import use_board
 
 _DTYPES = {
     "bf16": ttnn.bfloat16,
@@ -149,3 +150,19 @@ def test_a_call_takes_the_bytes_that_ttnn_answers(device, call, said, peak):
     del result
     assert ttnn.graph.captured_uses()[-1].known
     assert found.peak_total == peak
+
+
+def test_a_p150_has_the_cores_that_ttnn_opens():
+    """Two of its 14 columns are harvested, one dispatches: ttnn 0.81.1 answers 11x10, and a bank of L1 for
+    each core."""
+    use_board("p150")
+    opened = ttnn.open_device(device_id=0)
+    use_board("")
+    assert (opened.core_grid.x, opened.core_grid.y) == (11, 10)
+    x = _tensor(opened, _t(8, 512, 1, dtype="f32", memory="l1"))
+    ttnn.graph.begin_graph_capture(ttnn.graph.RunMode.NO_DISPATCH)
+    result = ttnn.max(x, dim=-1, keepdim=True)
+    found = ttnn.graph.extract_resource_usage_per_core(ttnn.graph.end_graph_capture(), 64)
+    assert (found.peak_l1, found.peak_total) == (8192, 28672)
+    del result
+    ttnn.close_device(opened)

@@ -309,10 +309,11 @@ def read_board(path: str) -> Descriptor:
 
 
 def vary(descriptor: Descriptor, parameters: Mapping[str, str]) -> Descriptor:
-    """The descriptor changed by the user's ``rows`` (rows of cores left by harvesting) and ``clock`` (MHz).
-    Raises DeviceError for another parameter, a value that is no number, and a number that the board cannot
-    have."""
-    limits = {"rows": descriptor.grid[0], "clock": _MOST_CLOCK} if descriptor.arch else {}
+    """The descriptor changed by the user's ``rows`` and ``cols`` (of cores left by harvesting) and
+    ``clock`` (MHz). Raises DeviceError for another parameter, a value that is no number, and a number that
+    the board cannot have."""
+    rows, cols = descriptor.grid
+    limits = {"rows": rows, "cols": cols, "clock": _MOST_CLOCK} if descriptor.arch else {}
     for name, text in parameters.items():
         most = limits.get(name)
         if most is None:
@@ -324,13 +325,11 @@ def vary(descriptor: Descriptor, parameters: Mapping[str, str]) -> Descriptor:
         if not (text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= most):
             said = f"{descriptor.name}[{name}={text}]: {name} is a whole number from 1 to {most}"
             raise DeviceError(said, got=text, wanted=most)
-    rows = int(parameters.get("rows", descriptor.grid[0]))
-    memories = tuple(
-        replace(m, banks=rows * descriptor.grid[1]) if m.name == L1 else m for m in descriptor.memories
-    )
+    rows, cols = int(parameters.get("rows", rows)), int(parameters.get("cols", cols))
+    memories = tuple(replace(m, banks=rows * cols) if m.name == L1 else m for m in descriptor.memories)
     return replace(
         descriptor,
-        grid=(rows, descriptor.grid[1]),
+        grid=(rows, cols),
         memories=memories,
         clock_mhz=int(parameters.get("clock", descriptor.clock_mhz)),
     )

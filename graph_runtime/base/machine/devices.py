@@ -94,8 +94,10 @@ class Device:
         are not the default."""
         name, file = self.descriptor.name, self.descriptor.file
         made = read_board(file) if file else boards().get(name)
-        says = {"rows": self.descriptor.grid[0], "clock": self.descriptor.clock_mhz}
-        usual = {"rows": made.grid[0], "clock": made.clock_mhz} if made else says
+        says, usual = (
+            {"rows": d.grid[0], "cols": d.grid[1], "clock": d.clock_mhz}
+            for d in (self.descriptor, made or self.descriptor)
+        )
         varied = ",".join(f"{k}={v}" for k, v in says.items() if v != usual[k])
         board = "" if self.descriptor.default and not varied and not file else f"={name}"
         return f"{self}{board}{f'[{varied}]' if varied else ''}"

@@ -31,6 +31,9 @@ _UNSAFE = (
     "corrupted once a trace is executed."
 )
 _chosen = {"board": ""}
+# {board: it, with the columns of cores that ttnn 0.81.1 leaves to scripts}. Of a p150's 14 columns two are
+# harvested (its cluster descriptor in tt-umd @ 3ed9cb6d0), and one dispatches.
+_OPENED = {"p150": "p150[cols=11]"}
 
 
 def use_board(name: str) -> None:
@@ -46,7 +49,7 @@ def chip_of(number: int) -> Device:
     check(number >= 0, "ttnn.open_device", f"Device id {number} is not valid")
     board = _chosen["board"] or str(get("TTNN_BOARD"))
     try:
-        return parse(f"tt:{number}={board}" if board else f"tt:{number}")
+        return parse(f"tt:{number}={_OPENED.get(board, board)}" if board else f"tt:{number}")
     except DeviceError as error:
         raise DeviceError(f"GR_TTNN_BOARD={board}: {error}", **error.fields) from None
 

@@ -59,7 +59,7 @@ def _finish(steps: Steps, x: CardOperand) -> None:
 
 def _reduced(call: Call, steps: Steps, x: CardOperand) -> None:
     name = call.name
-    if x.sharded or not x.shape or (name == "min" and x.format in ("bfp8_b", "u32")):
+    if x.sharded or not x.shape or (name == "min" and x.format in ("bfp8_b", "uint32")):
         raise UnknownForm  # of these formats, minima are maxima of negated values
     now = _matrix(x)
     rank, wide = len(now.shape), call.wide(True)
@@ -74,13 +74,13 @@ def _reduced(call: Call, steps: Steps, x: CardOperand) -> None:
     if adds:
         now, planes = _planes_added(steps, now, planes), []
     wider = "f32" if name == "sum" and x.format == "bf16" and both and now.layout == TILE else ""
-    kept = now if adds else None  # ttnn holds it until the last card program
+    kept = now  # ttnn holds it until the last card program
     if rank - 1 in dims:
         now = _one_reduced(call, steps, now, rank - 1, wide, wider, kept)
     if rank - 2 in dims and len(x.shape) > 1:
         now = _one_reduced(call, steps, now, rank - 2, wide, x.format, kept)
     for d in planes:
-        now = _turned(steps, now, d)
+        now = _turned(steps, now, d, kept)
         now = _one_reduced(call, steps, now, rank - 2, wide)
         now = _turned(steps, now, d)
     _finish(steps, now)
@@ -114,8 +114,8 @@ def _one_reduced(
     return made
 
 
-def _turned(steps: Steps, x: CardOperand, dim: int) -> CardOperand:
-    """Swap a dimension with the last but one."""
+def _turned(steps: Steps, x: CardOperand, dim: int, kept: CardOperand | None = None) -> CardOperand:
+    """Swap a dimension with the last but one; ``kept``: a tensor that stays."""
     order, at = list(range(len(x.shape))), len(x.shape) - 2
     order[dim], order[at] = at, dim
     made = replace(x, shape=tuple(x.shape[d] for d in order))
@@ -124,7 +124,8 @@ def _turned(steps: Steps, x: CardOperand, dim: int) -> CardOperand:
             transposed(steps, x, dim, at, made)
         else:
             permuted(steps, x, order, made)
-    steps.free(x)
+    if x is not kept:
+        steps.free(x)
     return made
 
 
@@ -232,7 +233,7 @@ def _greatest_index(call: Call, steps: Steps, x: CardOperand) -> None:
         steps.run(factories.greatest_index(x, line), result)
     elif dim < rank - 2:
         shape = tuple(1 if at == dim else size for at, size in enumerate(x.shape))
-        made = CardOperand(shape, "u32", TILE, x.memory)
+        made = CardOperand(shape, "uint32", TILE, x.memory)
         to_rows(steps, steps.run(factories.greatest_plane(x), made), result)
     else:
         raise UnknownForm
