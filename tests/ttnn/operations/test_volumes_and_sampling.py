@@ -47,6 +47,20 @@ def test_a_convolution_of_a_volume(device, channels, groups, mode, stride, dilat
         close(got(made), expected, 1e-5)
 
 
+def test_windows_side_by_side(device):
+    module, x = torch.nn.Conv3d(64, 48, (2, 3, 4), (2, 3, 4)), drawn(2, 64, 4, 6, 4)
+    made = E.conv3d(
+        input_tensor=put(device, x.permute(0, 2, 3, 4, 1), layout=ROWS),
+        weight_tensor=ttnn.from_torch(module.weight.data, dtype=ttnn.float32),
+        bias_tensor=put(device, module.bias.data[None]),
+        dtype=ttnn.float32,
+        output_channels=48,
+        kernel_size=(2, 3, 4),
+        stride=(2, 3, 4),
+    )
+    close(got(made), module(x).permute(0, 2, 3, 4, 1), 1e-5)
+
+
 def test_volumes_that_do_not_fit(device):
     x, weight = put(device, drawn(1, 4, 4, 4, 32), layout=ROWS), put(device, drawn(27 * 32, 32))
     given = {"dtype": ttnn.float32, "output_channels": 32, "kernel_size": (3, 3, 3)}

@@ -75,6 +75,27 @@ def _edges(x: WideValue, axis: int, by: int) -> WideValue:
     return x.run("take", x.scalar(places, "int32"), axis=axis)
 
 
+def _of_windows(
+    x: WideValue, columns: WideValue, taps: tuple[int, ...], block: int, attrs: dict[str, Any]
+) -> WideValue:
+    """The convolution by a prepared weight [rows, o]."""
+    channels, out = x.shape[4], columns.shape[1]
+    weight = columns.reshape((channels // block, *taps, block, out))
+    weight = weight.op("transpose", perm=(5, 0, 4, 1, 2, 3)).reshape((out, channels, *taps))
+    turned = x.op("transpose", perm=(0, 4, 1, 2, 3))
+    return turned.run("conv3d", weight, to=kernels.WIDE, **attrs).op("transpose", perm=(0, 2, 3, 4, 1))
+
+
+def _of_patches(x: WideValue, columns: WideValue, taps: tuple[int, ...], block: int) -> WideValue:
+    """The convolution whose windows lie side by side: one product of all windows with the prepared weight."""
+    n, *sizes, channels = x.shape
+    counts = [size // tap for size, tap in zip(sizes, taps, strict=True)]
+    cut = (n, *(part for pair in zip(counts, taps, strict=True) for part in pair), channels // block, block)
+    rows = x.reshape(cut).op("transpose", perm=(0, 1, 3, 5, 7, 2, 4, 6, 8))
+    rows = rows.reshape((n * math.prod(counts), channels * math.prod(taps))).wide()
+    return (rows @ columns.wide()).reshape((n, *counts, columns.shape[1]))
+
+
 @operation("experimental.conv3d", "transpose, conv3d, add")
 def conv3d(
     *,
@@ -125,18 +146,19 @@ def conv3d(
     taps = tuple(int(n) for n in kernel_size)
     rows, size = weight_tensor.shape[0], channels * math.prod(taps)
     expect(rows == size, f"Weight patch size must match input patch size. got {rows} vs {size}")
-    shape = (channels // block, *taps, block, weight_tensor.shape[1])
-    weight = weight_tensor._value.reshape(shape).op("transpose", perm=(5, 0, 4, 1, 2, 3))
-    weight = weight.reshape((shape[-1], channels, *taps)).part(0, 0, output_channels)
-    x = input_tensor._value.op("transpose", perm=(0, 4, 1, 2, 3))
-    pads = [int(by) for by in padding]
+    x, pads = input_tensor._value, [int(by) for by in padding]
     if padding_mode == "replicate":
         for axis, by in enumerate(pads):
-            x = _edges(x, axis + 2, by)
+            x = _edges(x, axis + 1, by)
         pads = [0, 0, 0]
-    dilation = tuple(_field(config, "dilation", dilation)) if config is not None else tuple(dilation)
-    attrs = {"strides": tuple(stride), "pads": (*pads, *pads), "dilations": dilation}
-    made = x.run("conv3d", weight, to=kernels.WIDE, **attrs).op("transpose", perm=(0, 2, 3, 4, 1))
+    apart = tuple(_field(config, "dilation", dilation))
+    columns = weight_tensor._value.part(1, 0, output_channels)
+    whole = all(size % tap == 0 for size, tap in zip(x.shape[1:4], taps, strict=True))
+    if taps == tuple(stride) and not any(pads) and apart == (1, 1, 1) and whole:
+        made = _of_patches(x, columns, taps, block)
+    else:
+        attrs = {"strides": tuple(stride), "pads": (*pads, *pads), "dilations": apart}
+        made = _of_windows(x, columns, taps, block, attrs)
     if bias_tensor is not None:
         bias = bias_tensor.reshape((bias_tensor.size // bias_tensor.shape[-1], bias_tensor.shape[-1]))
         made = made + bias.part(0, 0, 1).part(1, 0, output_channels).reshape((1, 1, 1, 1, output_channels))

@@ -45,7 +45,10 @@ def _numbers(x: Any) -> np.ndarray:
 
 def comp_pcc(golden: Any, calculated: Any, pcc: float = 0.99) -> Compared:
     """(whether Pearson's correlation is at least ``pcc``, the correlation). Numbers that are not finite
-    count as 0. The result is False if only one of the tensors is all zeros or all NaN."""
+    count as 0. ``calculated`` is first cast to the type of ``golden``. The result is False if only one of the
+    tensors is all zeros or all NaN."""
+    golden, calculated = (torch.as_tensor(x) for x in (golden, calculated))
+    calculated = calculated.to(golden.dtype)
     none = [bool(torch.isnan(x.float()).all()) and x.numel() > 0 for x in (golden, calculated)]
     if any(none):
         return all(none), 1.0 if all(none) else 0.0
@@ -184,7 +187,7 @@ def _skipped(when: bool, why: str) -> Any:
 
 
 def _mark(when: Callable[[], bool], why: str) -> Callable[..., Any]:
-    return lambda reason=why: _skipped(when(), reason)
+    return lambda reason_str=why: _skipped(when(), reason_str)
 
 
 skip_for_blackhole = _mark(is_blackhole, "not working for Blackhole")
