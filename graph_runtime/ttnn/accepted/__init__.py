@@ -11,6 +11,7 @@ from . import model_heads as model_heads
 from . import movement as movement
 from . import norms as norms
 from . import pairs as pairs
+from . import products as products
 from . import reduction as reduction
 from . import sampling as sampling
 from . import transforms as transforms

@@ -7,7 +7,8 @@ import math
 import struct
 from typing import Any
 
-from ..memory.values import DataType, Layout
+from ..memory.configs import MemoryConfig
+from ..memory.values import BufferType, DataType, Layout
 from ..tensors.tensor import Tensor
 from .rules import FLOATS, INTEGERS, Given, Mix, Operand, Rule, accepts
 
@@ -121,6 +122,34 @@ def _rows(given: Given) -> str:
 
 _INTO = Rule("into a tensor: an operand in TILE", lambda g: "" if g.output_tensor is None else _rows(g))
 _IN_PLACE = Rule("an operand in TILE", _rows)
+
+
+def place_of_pair(a: Tensor, b: Any) -> MemoryConfig | None:
+    """The default memory of a result: that of the first tensor. It is that of the second tensor if only the
+    second is sharded and the first in DRAM, or if the second is sharded over more cores than the first."""
+    if not isinstance(b, Tensor) or not b.is_sharded():
+        return a._config
+    if not a.is_sharded():
+        return b._config if a.memory_config().buffer_type is BufferType.DRAM else a._config
+    first, second = a.memory_config().shard_spec, b.memory_config().shard_spec
+    if first is None or second is None:
+        return a._config
+    return b._config if second.num_cores() > first.num_cores() else a._config
+
+
+def _whole_shards(given: Given) -> str:
+    """A result in TILE has the shards of an operand in ROW_MAJOR."""
+    a, b = given.input_tensor_a, given.input_tensor_b
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor) or a.layout is b.layout:
+        return ""
+    config = given.memory_config or place_of_pair(a, b)
+    spec = None if config is None or given.output_tensor is not None else config.shard_spec
+    if spec is None or spec.shape[0] % 32 == spec.shape[1] % 32 == 0:
+        return ""
+    return f"Physical shard shape {tuple(spec.shape)} must be tile {{32, 32}} sized!"
+
+
+_SHARDS = Rule("of both layouts: the result's shards are of whole tiles", _whole_shards)
 _WHOLE_SCALAR = Rule("a number beside INT32, UINT32: a whole one of 32 bits", _whole_scalar)
 _BOTH = "input_tensor_a input_tensor_b"
 _ANY = (FLOATS,)
@@ -207,6 +236,7 @@ for _names, _types, _groups, _rules in BINARY:
         Operand(_BOTH, _types, text="{name}: dtype {dtype} is not supported for the binary operation"),
         Mix(_BOTH, _groups, text="Mixed dtype is not supported for the binary operation: {a} and {b}"),
         *_rules,
+        _SHARDS,
         _IN_PLACE if _names.endswith("_") else _INTO,
         source=_SOURCE,
     )

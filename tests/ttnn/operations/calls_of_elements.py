@@ -24,12 +24,12 @@ def unary(name, types):
     return lambda t: getattr(ttnn, name)(t("input_tensor", SHAPE, types.split()[0]), *_MORE.get(name, ()))
 
 
-def pair(name, types="BFLOAT16", layout="TILE", **more):
-    """A call of two tensors of the first of the types."""
+def pair(name, types="BFLOAT16", layout="TILE", operands=None, **more):
+    """A call of two tensors of the first of the types, or of these ``operands``."""
 
     def call(t):
         kind = types.split()[0]
-        a, b = (t(f"input_tensor_{at}", SHAPE, kind, layout) for at in "ab")
+        a, b = operands or (t(f"input_tensor_{at}", SHAPE, kind, layout) for at in "ab")
         if name in _ALPHA:
             return getattr(ttnn, name)(a, b, 2.0, **more)
         return getattr(ttnn, name)(a, b, **more)
@@ -53,6 +53,20 @@ def by(name, number, dtype="INT32", layout="TILE"):
     def call(t):
         a = t("input_tensor_a", SHAPE, dtype, layout)
         return getattr(ttnn, name)(a, number)
+
+    return call
+
+
+def sharded(name, types, width):
+    """A call of a tensor in rows, in shards of this width, and of one in tiles."""
+
+    def call(t):
+        kind = types.split()[0]
+        a, b = t("", [32, 2 * width], kind, "ROW_MAJOR"), t("", [32, 2 * width], kind)
+        spec = ttnn.create_sharded_memory_config(
+            [32, 2 * width], ttnn.CoreGrid(y=1, x=2), ttnn.ShardStrategy.WIDTH
+        )
+        return pair(name, operands=(ttnn.to_memory_config(a, spec), b))(t)
 
     return call
 
@@ -181,6 +195,10 @@ for _names, _types, _, _rules in BINARY:
             OUTSIDE[_name, _said[0]] = (by(_name, 2.5), by(_name, 2**32 - 1))
         if "UINT32: by or of floats" in _said:
             OUTSIDE[_name, "UINT32: by or of floats"] = (by(_name, 2, "UINT32"), by(_name, 2.5, "UINT32"))
+        OUTSIDE[_name, "of both layouts: the result's shards are of whole tiles"] = (
+            sharded(_name, _types, 16),
+            sharded(_name, _types, 32),
+        )
         if _name.endswith("_"):
             OUTSIDE[_name, "an operand in TILE"] = (
                 pair(_name, _types, "ROW_MAJOR"),

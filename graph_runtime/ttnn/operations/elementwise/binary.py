@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...accepted.pairs import place_of_pair
 from ...devices.wide_value import WideValue
 from ...errors import expect, mistaken
 from ...memory.values import BcastOpDim, BcastOpMath, DataType, Layout
@@ -54,18 +55,6 @@ class Pair:
         """ROW_MAJOR if all tensors are in ROW_MAJOR, else TILE."""
         rows = all(x.layout is Layout.ROW_MAJOR for x in (self.a, self.b) if isinstance(x, Tensor))
         return Layout.ROW_MAJOR if rows else Layout.TILE
-
-    def memory(self) -> Any:
-        """The default memory: that of the first tensor. It is that of the second tensor if only the second is
-        sharded, or if the second is sharded over more cores than the first."""
-        a, b = self.first._config, self.b._config if isinstance(self.b, Tensor) else None
-        if a is None or b is None or not b.is_sharded():
-            return a
-        if not a.is_sharded():
-            return b
-        if a.shard_spec is None or b.shard_spec is None:
-            return a
-        return b if b.shard_spec.num_cores() > a.shard_spec.num_cores() else a
 
     def operands(self, wide: bool) -> tuple[WideValue, WideValue]:
         """Both operands in the order of the call, as floats if ``wide`` is True, else as floats or integers
@@ -171,8 +160,8 @@ def _goal(pair: Pair, memory_config: Any, into: Tensor | None, dtype: DataType |
     layout = pair.layout()
     first = pair.first
     kind = dtype or (None if into is None else into.dtype)
-    goal = target(first, memory_config, into, kind, layout, pair.memory())
-    goal.like = pair.memory()
+    goal = target(first, memory_config, into, kind, layout, place_of_pair(pair.first, pair.b))
+    goal.like = place_of_pair(pair.first, pair.b)
     if into is not None and tuple(into.shape) != pair.shape:
         expect(
             tuple(into.shape)[-len(pair.shape) :] == pair.shape,

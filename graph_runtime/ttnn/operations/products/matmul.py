@@ -18,10 +18,11 @@ from ...programs.configs import (
 )
 from ...tensors.tensor import Tensor
 from ..bodies import TiledTensor
+from ..elementwise.binary import broadcast_shape
 from ..elementwise.unary import chain
 from ..movement.parts import chunk
 from ..operation import operation
-from ..results import Target, empty_result, target, tiled_input
+from ..results import Target, device_tensor, empty_result, target, tiled_input
 
 __all__ = ["MinimalMatmulConfig"]
 
@@ -47,11 +48,8 @@ class Product:
         if self.attrs["transpose_b"]:
             sizes_b[-2:] = sizes_b[:-3:-1]
         width, height = sizes_a[-1], sizes_b[-2 if ranks[1] > 1 else -1]
-        expect(
-            width == height,
-            "The width of the first tensor must be equal to the height of the second tensor. "
-            f"Mismatch: width={width} height={height}",
-        )
+        empty = not math.prod(sizes_a) or not math.prod(sizes_b)
+        expect(width == height or empty, f"widths and heights differ: width={width} height={height}")
         self.depth = width
         self.shape = (
             *self._batch(sizes_a[:-2], sizes_b[:-2]),
@@ -98,18 +96,17 @@ def _multiplied(product: Product, bias: WideValue | None, config: Any, placed: b
     if len(b.shape) == 1:
         b = b.reshape((*b.shape, 1))
     made = _shaped(a.run("matmul", b, to=kernels.WIDE, **product.attrs | words), product.shape)
-    return made if bias is None else _shaped(made + bias, product.shape)
+    if bias is None:
+        return made
+    return _shaped(made + bias, broadcast_shape(product.shape, bias.shape))
 
 
 def _shaped(made: WideValue, shape: tuple[int, ...]) -> WideValue:
     return made if made.shape == shape else made.reshape(shape)
 
 
-def _check_placement(product: Product, goal: Target, activation: Any, program_config: Any) -> None:
-    """Raise RuntimeError for shards that no ttnn program of a matrix product takes."""
-    sharded = product.a.is_sharded() or product.b.is_sharded()
-    text = "a sharded matmul has its activation in the program config's fused_activation field"
-    expect(activation is None or not sharded, text)
+def _check_placement(product: Product, goal: Target, program_config: Any) -> None:
+    """Raise RuntimeError for shards that no ttnn program of a matrix product makes."""
     spec, batched = goal.config.shard_spec, math.prod(tuple(product.b.shape)[:-2]) > 1
     if program_config is None and spec is not None and batched:
         box = spec.grid.bounding_box().grid_size()
@@ -140,13 +137,13 @@ def _output_tile(product: Product, given: Tile | None, goal: Target) -> Tile:
 def _bias(bias: Tensor, product: Product, program_config: Any) -> WideValue:
     """The bias to add. The ttnn program for weights in DRAM shards adds the first row of the bias's tiles
     only."""
-    found = tiled_input(bias, "bias must be tilized")
+    found = device_tensor(bias, "bias")
     rows = found.shape[-2] if len(found.shape) > 1 else 1
     one_row = isinstance(program_config, MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig)
     if one_row and rows > 1 and found.padded_shape[-2] == product.tile.tile_shape[0]:
         ends = (*found.shape[:-2], 1, found.shape[-1])
         return found._value.run("slice", starts=(0,) * len(ends), ends=ends)
-    return found._value
+    return found._value.cast("float32")
 
 
 def _linear(
@@ -174,7 +171,7 @@ def _linear(
     expect(core_grid is None or program_config is None, text)
     goal = target(product.a, memory_config, optional_output_tensor, dtype, Layout.TILE, DRAM_MEMORY_CONFIG)
     goal.tile = _output_tile(product, output_tile, goal)
-    _check_placement(product, goal, activation, program_config)
+    _check_placement(product, goal, program_config)
     fp32 = compute_kernel_config.fp32_dest_acc_en if compute_kernel_config else goal.dtype is DataType.FLOAT32
     device = product.a._device
     assert device is not None
@@ -232,17 +229,7 @@ def addmm(
     output_tile: Any = None,
 ) -> Tensor:
     """beta input + alpha mat1 @ mat2."""
-    addend = input_tensor
-    kinds = (DataType.BFLOAT16, DataType.FLOAT32, DataType.BFLOAT8_B)
-    text = "only ttnn.bfloat16, ttnn.float32 and ttnn.bfloat8_b types are supported"
-    used = (mat1_tensor, mat2_tensor, *([addend] if beta else []))
-    expect(all(x.dtype in kinds for x in used), text)
-    product = Product(mat1_tensor, mat2_tensor, False, False)
-    expect(alpha != 0, "alpha parameter cannot be 0")
-    expect(len(product.a.shape) == len(product.b.shape) == 2, "mat1 and mat2 must be matrices")
-    text = "input_tensor must have shape matching one of result of mat1_tensor @ mat2_tensor"
-    expect(not beta or tuple(addend.shape) == product.shape, text)
-    expect(output_tile is None, "output_tile must not be provided")
+    addend, product = input_tensor, Product(mat1_tensor, mat2_tensor, False, False)
     goal = target(product.a, memory_config, optional_output_tensor, dtype, Layout.TILE, DRAM_MEMORY_CONFIG)
     made = _multiplied(product, None, compute_kernel_config, core_grid is not None)
     if alpha != 1:
