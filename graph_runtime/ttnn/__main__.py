@@ -1,4 +1,4 @@
-"""python -m graph_runtime.ttnn [--board BOARD] script.py [arguments], or --install, --uninstall"""
+"""python -m graph_runtime.ttnn [--board BOARD] script.py [arguments], or --install, --uninstall, --accepts"""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import runpy
 import sys
 from pathlib import Path
 
+from ..base.errors import InputError
+from .accepted.rules import ttnn_accepts
 from .runner.install import install
 
 
@@ -23,15 +25,21 @@ def main() -> None:
         "--install", action="store_true", help="let import ttnn find it in each process of this environment"
     )
     either.add_argument("--uninstall", action="store_true", help="undo --install")
+    either.add_argument("--accepts", metavar="NAME", help="print what the function accepts, e.g. topk")
     parser.add_argument("script", nargs="?", help="the script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what it finds in sys.argv")
     given = parser.parse_args()
-    if given.install or given.uninstall:
+    if given.accepts:
+        try:
+            sys.stdout.write(ttnn_accepts(given.accepts) + "\n")
+        except InputError as error:
+            parser.error(str(error).partition("; there are")[0])
+    elif given.install or given.uninstall:
         if given.script or given.board:
             parser.error("--install and --uninstall stand alone; GR_TTNN_BOARD names the board of imports")
         _change_environment(given.install)
     elif not given.script:
-        parser.error("a script, --install or --uninstall is needed")
+        parser.error("a script, --install, --uninstall or --accepts is needed")
     else:
         if not Path(given.script).is_file():
             parser.error(f"no file {given.script}")

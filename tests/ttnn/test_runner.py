@@ -140,6 +140,15 @@ def test_the_table_of_the_page_is_made_from_the_functions():
     assert python("tests/tools/ttnn_functions.py", "--check", cwd=ROOT).returncode == 0
 
 
+def test_what_a_function_accepts_is_printed():
+    done = python("-m", "graph_runtime.ttnn", "--accepts", "ttnn.topk", cwd=ROOT)
+    assert "ttnn.topk accepts\n- " in done.stdout, done.stderr
+    assert "- input_tensor: BFLOAT16, BFLOAT8_B, FLOAT32\n" in done.stdout
+    done = python("-m", "graph_runtime.ttnn", "--accepts", "topkk", cwd=ROOT)
+    assert done.returncode == 2
+    assert "no function of ttnn 'topkk' (did you mean 'topk'?)" in done.stderr
+
+
 def test_the_example_runs():
     done = python("-m", "graph_runtime.ttnn", "examples/ttnn/add_and_project.py", cwd=ROOT)
     assert "correlation with numpy: 0.999" in done.stdout, done.stderr

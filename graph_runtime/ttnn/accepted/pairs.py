@@ -7,6 +7,7 @@ import math
 import struct
 from typing import Any
 
+from ..errors import called
 from ..memory.configs import MemoryConfig
 from ..memory.values import BufferType, DataType, Layout
 from ..tensors.tensor import Tensor
@@ -138,9 +139,9 @@ def place_of_pair(a: Tensor, b: Any) -> MemoryConfig | None:
 
 
 def _whole_shards(given: Given) -> str:
-    """A result in TILE has the shards of an operand in ROW_MAJOR."""
+    """Operands in shards are computed in tiles, also those in ROW_MAJOR."""
     a, b = given.input_tensor_a, given.input_tensor_b
-    if not isinstance(a, Tensor) or not isinstance(b, Tensor) or a.layout is b.layout:
+    if not isinstance(a, Tensor) or (not isinstance(b, Tensor) and called() in _UNARY):
         return ""
     config = given.memory_config or place_of_pair(a, b)
     spec = None if config is None or given.output_tensor is not None else config.shard_spec
@@ -149,7 +150,13 @@ def _whole_shards(given: Given) -> str:
     return f"Physical shard shape {tuple(spec.shape)} must be tile {{32, 32}} sized!"
 
 
-_SHARDS = Rule("of both layouts: the result's shards are of whole tiles", _whole_shards)
+# functions of a tensor and a number that are functions of one tensor
+_UNARY = {
+    f"ttnn.{name}"
+    for name in "pow maximum minimum fmod remainder rdiv bitwise_and bitwise_or bitwise_xor "
+    "bitwise_left_shift bitwise_right_shift logical_left_shift logical_right_shift".split()
+}
+_SHARDS = Rule("the result's shards are of whole tiles", _whole_shards)
 _WHOLE_SCALAR = Rule("a number beside INT32, UINT32: a whole one of 32 bits", _whole_scalar)
 _BOTH = "input_tensor_a input_tensor_b"
 _ANY = (FLOATS,)

@@ -93,6 +93,7 @@ accepts(
     _filled(
         "BFLOAT16 FLOAT32 BFLOAT8_B", "Only FLOAT32, BFLOAT16, BFLOAT8_B are supported for generic reduction"
     ),
+    _TURNED,
     source=_REDUCE_OP,
 )
 accepts(

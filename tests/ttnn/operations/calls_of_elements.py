@@ -195,7 +195,7 @@ for _names, _types, _, _rules in BINARY:
             OUTSIDE[_name, _said[0]] = (by(_name, 2.5), by(_name, 2**32 - 1))
         if "UINT32: by or of floats" in _said:
             OUTSIDE[_name, "UINT32: by or of floats"] = (by(_name, 2, "UINT32"), by(_name, 2.5, "UINT32"))
-        OUTSIDE[_name, "of both layouts: the result's shards are of whole tiles"] = (
+        OUTSIDE[_name, "the result's shards are of whole tiles"] = (
             sharded(_name, _types, 16),
             sharded(_name, _types, 32),
         )
