@@ -63,6 +63,7 @@ NAMED = {
     "stable_sort": "sorting is stable always",
     "pad_value": "the padding of tiles is not read",
     "output_shape": "it follows from the other arguments",
+    "output_tile": "addmm accepts none: its rule refuses one before it runs",
     "keepdim": "a gradient's shape is its input's",
     "mode": "it concerns several hosts",
     "device": "values come to the host from the device that they are on",
