@@ -249,16 +249,10 @@ def _concatenated(given: Given) -> str:
         return _NOT_UNTILIZED
     if any(x.dtype is not first.dtype for x in tensors):
         return "All Tensors should have same dtypes."
-    turned = axis == rank - 1 and any(_unaligned(x, cut) for x in tensors)  # transposed, so interleaved
-    if any(x.is_sharded() != first.is_sharded() for x in tensors) and not turned:
+    alone = first.is_sharded() and rank > 2 and axis > 0 and (cut or first.layout is Layout.ROW_MAJOR)
+    if any(x.is_sharded() != first.is_sharded() for x in tensors) and not alone:
         return "All tensors must be sharded or all must be interleaved"
     return through_rows(first) if cut else ""
-
-
-def _unaligned(x: Tensor, in_rows: bool) -> bool:
-    """Whether rows of a tensor are no multiple of its memory's alignment."""
-    rows = in_rows or x.layout is Layout.ROW_MAJOR
-    return rows and x.shape[-1] * x.element_size() % alignment(x) != 0
 
 
 def alignment(x: Tensor) -> int:

@@ -23,7 +23,7 @@ from ...tensors.tensor import Tensor, on_host
 from ..bodies import AnyTensor
 from ..operation import operation
 from ..results import Target, device_tensor, target
-from .shapes import axis_of, reshaped, squeeze, unsqueeze
+from .shapes import axis_of, reshaped, spread, squeeze, unsqueeze
 
 
 @operation("permute", "transpose", takes="memory_config, ...")
@@ -54,14 +54,13 @@ def _turn_shards(x: Tensor, perm: tuple[int, ...], goal: Target) -> None:
     swapped = (*range(last - 1), last, last - 1)
     if spec is None or perm != swapped or not goal.inherited or x.layout is Layout.ROW_MAJOR:
         return
-    rows = x.padded_shape[-2]
-    if config.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED and spec.shape[0] % rows == 0:
-        return
-    if config.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED and math.prod(x.shape[:-2]) == 1:
+    high = config.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED
+    if high and math.prod(x.shape[:-2]) == 1:
         turned = ShardSpec(spec.grid, [x.padded_shape[-1], spec.shape[0]], spec.orientation)
         goal.config = MemoryConfig(TensorMemoryLayout.WIDTH_SHARDED, config.buffer_type, turned)
     elif config.memory_layout is not TensorMemoryLayout.BLOCK_SHARDED:
-        goal.config = MemoryConfig(TensorMemoryLayout.INTERLEAVED, config.buffer_type)
+        if not high or spec.shape[0] % x.padded_shape[-2]:
+            goal.config = MemoryConfig(TensorMemoryLayout.INTERLEAVED, config.buffer_type)
 
 
 @operation("transpose", "transpose", takes="memory_config, ...")
@@ -252,15 +251,17 @@ def split(
 
 
 def _breaks_tiles(x: Tensor, axis: int, sizes: list[int]) -> bool:
-    """Whether shards of the parts are no whole tiles, though the tensor is in shards of tiles: then the parts
-    are in DRAM."""
+    """Whether shards of the parts would be no whole tiles, or rows too few for the cores: then the parts are
+    in DRAM."""
     spec = x.memory_config().shard_spec
-    if spec is None or x.layout is Layout.ROW_MAJOR or len(sizes) < 2:
+    if spec is None or len(sizes) < 2:
         return False
     shape = list(x.shape)
     shape[axis] = sizes[0]
     cut = parts_of(x.memory_config().memory_layout, spec.orientation, spec.grid)
-    both = matrix(shape, Layout.TILE)
+    both = matrix(shape, x.layout)
+    if x.layout is Layout.ROW_MAJOR:
+        return any(size < parts for size, parts in zip(both, cut, strict=True))
     return any(size % (parts * TILE_SIZE) for size, parts in zip(both, cut, strict=True))
 
 
@@ -353,6 +354,7 @@ def repeat(
     made = tuple(n * size for n, size in zip(times, shape, strict=True))
     if made == tuple(shape):
         return goal.wrap(kernels.copied(source))
+    spread(x, shape, times, goal)
     return goal.run("tile", [source], {"repeats": tuple(times)}, made)
 
 

@@ -14,7 +14,8 @@ from ...accepted.movement import is_view
 from ...devices import kernels
 from ...errors import Unsupported, expect, mistaken
 from ...memory.configs import MemoryConfig, ShardSpec, parts_of
-from ...memory.placing import matrix
+from ...memory.cores import CoreRange, CoreRangeSet
+from ...memory.placing import matrix, up
 from ...memory.values import TILE_SIZE, Layout, TensorMemoryLayout
 from ...tensors.tensor import Tensor, on_host
 from ..bodies import AnyTensor, TiledTensor
@@ -180,6 +181,40 @@ def unsqueeze_to_4D(tensor: AnyTensor) -> Tensor:
     return _with_shape(tensor, tensor.shape.to_rank(4))
 
 
+def spread(x: Tensor, shape: Sequence[int], times: Sequence[int], goal: Target) -> None:
+    """Place a repeated tensor in shards as the release does: on the tensor's cores if each core repeats what
+    it has, else on all cores of the device; interleaved if pages of rows would be filled up."""
+    config, spec = x.memory_config(), x.memory_config().shard_spec
+    if spec is None or not goal.inherited:
+        return
+    changed = [at for at, n in enumerate(times) if n != 1 and shape[at] * n > shape[at]]
+    made = [n * size for n, size in zip(times, shape, strict=True)]
+    tiles, kind = x.layout is Layout.TILE, config.memory_layout
+    rows, columns = matrix(made, x.layout)
+    last = changed == [len(times) - 1]
+    local = last and (tiles or kind is TensorMemoryLayout.HEIGHT_SHARDED)
+    local |= len(changed) == 1 and not last and _in_own_cores(kind, spec, shape, changed[0])
+    grid = goal.device.core_grid
+    cores = spec.grid if local else CoreRangeSet([CoreRange((0, 0), (grid.x - 1, grid.y - 1))])
+    cut = parts_of(kind, spec.orientation, cores)
+    step = (TILE_SIZE, TILE_SIZE) if tiles else (1, max(1, 16 // x.element_size()))
+    sizes = [up(-(-size // n), one) for size, n, one in zip((rows, columns), cut, step, strict=True)]
+    if kind is TensorMemoryLayout.HEIGHT_SHARDED:
+        sizes[1] = columns
+    if kind is TensorMemoryLayout.WIDTH_SHARDED:
+        sizes[0] = rows
+    goal.config = config.with_shard_spec(ShardSpec(cores, sizes, spec.orientation))
+    if not tiles and columns * x.element_size() % 16:
+        goal.config = MemoryConfig(TensorMemoryLayout.INTERLEAVED, config.buffer_type)
+
+
+def _in_own_cores(kind: TensorMemoryLayout, spec: ShardSpec, shape: Sequence[int], axis: int) -> bool:
+    """Whether each core has all that it repeats along an axis, which is not the last."""
+    if kind is TensorMemoryLayout.HEIGHT_SHARDED:
+        return axis > 0 and spec.shape[0] % math.prod(shape[axis:-1]) == 0
+    return kind is TensorMemoryLayout.WIDTH_SHARDED
+
+
 def _broadcast(x: Tensor, shape: Sequence[int], goal: Target) -> Tensor:
     rank = len(shape)
     expect(rank >= len(x.shape), f"the shape {list(shape)} has fewer dimensions than {x.shape}")
@@ -187,6 +222,7 @@ def _broadcast(x: Tensor, shape: Sequence[int], goal: Target) -> Tensor:
     sizes = tuple(a if b == -1 else b for a, b in zip(own, shape, strict=True))
     fits = all(a in (1, b) for a, b in zip(own, sizes, strict=True))
     expect(fits, f"{x.shape} cannot be broadcast to {list(shape)}")
+    spread(x, own, [b // max(a, 1) if a else 1 for a, b in zip(own, sizes, strict=True)], goal)
     return goal.run("broadcast_to", [x._handle], {"shape": sizes}, sizes)
 
 
