@@ -252,3 +252,29 @@ def test_fold_cuts_squares_of_an_image_with_zeros_around_it(device):
     padded = np.pad(image, ((0, 0), (1, 1), (2, 0), (0, 0)))
     wanted = padded.reshape(1, 2, 4, 3, 3, 3).transpose(0, 1, 3, 2, 4, 5).reshape(1, 2, 3, 36)
     assert (made == wanted).all()
+
+
+@pytest.mark.parametrize(("size", "padding"), [((17, 22), (1, 0, 2, 1)), ((512, 512), (0, 0, 0, 0))])
+def test_windows_side_by_side(device, size, padding):
+    """The window is the stride, as of a vision transformer's patches."""
+    image = rng.standard_normal((1, *size, 3)).astype(np.float32)
+    weight = rng.standard_normal((8, 3, 16, 16) if size[0] > 99 else (8, 3, 4, 5)).astype(np.float32)
+    stride = weight.shape[2:]
+    made, (height, width) = ttnn.conv2d(
+        input_tensor=put(device, image),
+        weight_tensor=ttnn.from_torch(weight),
+        device=device,
+        in_channels=3,
+        out_channels=8,
+        batch_size=1,
+        input_height=size[0],
+        input_width=size[1],
+        kernel_size=stride,
+        stride=stride,
+        padding=padding,
+        return_output_dim=True,
+    )
+    wanted = convolved(image, weight, stride, padding)
+    assert (1, height, width, 8) == wanted.shape
+    error = np.abs(made.to_numpy().reshape(wanted.shape) - wanted).max()
+    assert error < 3e-3 * np.abs(wanted).max()  # HiFi4 cuts the operands to 11 bits

@@ -165,3 +165,30 @@ def test_long_rows_are_sorted(device, shape, dim, dtype, descending):
     order = np.argsort(-kept if descending else kept, axis=dim, kind="stable")
     assert (places.to_numpy() == order).all()
     assert (found.to_numpy() == np.take_along_axis(kept, order, dim)).all()
+
+
+@pytest.mark.parametrize(("reduce", "function"), [("add", np.add), ("multiply", np.multiply)])
+def test_scatter_reduces(device, reduce, function):
+    rng = np.random.default_rng(3)
+    values, updates = rng.integers(1, 4, (2, 32, 64)).astype(np.float32)
+    index = rng.integers(0, 64, (32, 64))
+    index[:, 32:] = np.arange(32, 64)  # some are hit several times
+    x, more, places = (
+        ttnn.from_torch(v, t, layout=ttnn.TILE_LAYOUT, device=device)
+        for v, t in ((values, ttnn.float32), (updates, ttnn.float32), (index, ttnn.uint32))
+    )
+    wanted = values.copy()
+    function.at(wanted, (np.arange(32)[:, None], index), updates)
+    assert np.allclose(_back(ttnn.scatter(x, 1, places, more, reduce=reduce)), wanted, rtol=1e-6)
+    with pytest.raises(RuntimeError, match="reduce must be either 'add' or 'multiply'"):
+        ttnn.scatter(x, 1, places, more, reduce="amax")
+
+
+@pytest.mark.parametrize("shape", [(7,), (3, 5, 1), (1, 1, 512, 1024)])
+def test_argmax_of_all_elements(device, shape):
+    """The first of equal ones; NaN is the greatest. A million elements are more than a core's L1 holds."""
+    values = np.random.default_rng(4).integers(0, 50, shape).astype(np.float32)
+    for _ in range(2):
+        x = ttnn.from_torch(values, ttnn.bfloat16, device=device)
+        assert int(ttnn.argmax(x).to_numpy().reshape(-1)[0]) == values.argmax()
+        values.reshape(-1)[3] = values.reshape(-1)[-1] = np.nan

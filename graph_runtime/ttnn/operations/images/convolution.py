@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ from ..elementwise.unary import chain
 from ..operation import operation
 from .conv_weights import Kernel, bias_row, kernel_of, prepared_bias, prepared_weight, weight_of, weights_type
 from .planes import flat, goal_of, placed_on, planes
+
+_FOLDED = 16  # fewest elements of windows side by side that are folded: moving small ones takes longer
 
 
 class Convolution:
@@ -70,6 +73,10 @@ class Convolution:
         text = f"the window of {reach} is larger than the padded image of {room}"
         expect(all(a <= b for a, b in zip(reach, room, strict=True)), text)
         weights = [weight_of(kernel, self.weight._value)]
+        apart = tuple(stride) == tuple(kernel.size) and max(dilation) == kernel.groups == 1
+        if apart and math.prod(kernel.size) >= _FOLDED:
+            image, weights[0] = _folded(image, weights[0], pads)
+            stride, pads = (1, 1), (0, 0, 0, 0)
         if self.bias is not None:
             weights.append(bias_row(self.bias, kernel.outputs))
         attrs: dict[str, Any] = {
@@ -126,6 +133,23 @@ def _stretched(image: WideValue, by: Sequence[int]) -> WideValue:
     made = padded.reshape((n, channels, height * by[0], width * by[1]))
     ends = ((height - 1) * by[0] + 1, (width - 1) * by[1] + 1)
     return made.op("slice", starts=(0, 0), ends=ends, axes=(2, 3))
+
+
+def _folded(image: WideValue, weight: WideValue, pads: Sequence[int]) -> tuple[WideValue, WideValue]:
+    """Image and weight of the same convolution with a window of one element, for windows that lie side by
+    side: each becomes the channels of one element, as in ttnn (kernel stride folding, conv2d_utils.cpp)."""
+    outputs, channels, rows, columns = weight.shape
+    if any(pads):
+        image = image.run("pad", pads=(0, 0, *pads[:2], 0, 0, *pads[2:]))
+    n, _, height, width = image.shape
+    down, across = height // rows, width // columns
+    if (height, width) != (down * rows, across * columns):
+        image = image.op("slice", starts=(0, 0), ends=(down * rows, across * columns), axes=(2, 3))
+    windows = image.reshape((n, channels, down, rows, across, columns)).run(
+        "transpose", perm=(0, 1, 3, 5, 2, 4)
+    )
+    inputs = channels * rows * columns
+    return windows.reshape((n, inputs, down, across)), weight.reshape((outputs, inputs, 1, 1))
 
 
 def _with_edges(image: WideValue, pads: Sequence[int]) -> WideValue:

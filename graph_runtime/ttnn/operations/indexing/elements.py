@@ -162,14 +162,18 @@ def _scattered(x: Tensor, dim: int, places: Tensor, updates: Tensor, how: str, g
     return goal.run("scatter_elements", inputs, {"axis": axis, "reduction": how}, x.shape)
 
 
+_REDUCTIONS = {None: "none", "add": "add", "multiply": "mul"}  # ttnn's name -> the op's
+
+
 @operation("scatter", "scatter_elements", takes="memory_config, ...")
 def scatter(
-    input: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: Any = None, goal: Target
+    input: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str | None = None, goal: Target
 ) -> Tensor:
-    """The input with the elements of ``src`` written at indices along a dimension."""
-    if reduce is not None:
-        raise Unsupported("ttnn.scatter with reduce is not supported: use scatter_add")
-    return _scattered(input, dim, index, src, "none", goal)
+    """The input with the elements of ``src`` written at indices along a dimension; with ``reduce`` "add" or
+    "multiply" they are added to the elements there, or multiplied with them."""
+    text = f"reduce must be either 'add' or 'multiply' (case-sensitive), got {reduce}"
+    expect(reduce in _REDUCTIONS, text)
+    return _scattered(input, dim, index, src, _REDUCTIONS[reduce], goal)
 
 
 @operation("scatter_add", "scatter_elements", takes="memory_config")

@@ -163,12 +163,21 @@ def argmax(input_tensor: WideValue, dim: int | None = None, keepdim: bool = Fals
         goal.dtype = DataType.UINT32
         return empty_result(goal, sizes if keepdim else sizes[: dim % rank] + sizes[dim % rank + 1 :])
     if dim is None or rank == 0:
-        handle = handle.reshape((handle.size,))
-    axis = 0 if dim is None or rank == 0 else dim % rank
-    made = handle.op("argmax", axis=axis, keepdims=keepdim and dim is not None, dtype="int32")
-    if dim is None and keepdim:
-        made = made.reshape((1,) * rank)
+        made = _place_of_greatest(handle).reshape((1,) * rank if keepdim else ())
+    else:
+        made = handle.op("argmax", axis=dim % rank, keepdims=keepdim, dtype="int32")
     return row_of_indices(made.reinterpret("uint32"), goal)
+
+
+def _place_of_greatest(x: WideValue) -> WideValue:
+    """The index, [1, 1] of int32, of the greatest of all elements: of the greatest of each line. All in one
+    line would need room for it in a core's L1."""
+    width = x.shape[-1] if x.shape else 1
+    lines = x.reshape((x.size // width, width))
+    places = lines.op("argmax", axis=1, keepdims=True, dtype="int32")
+    best = lines.op("take_along_axis", places, axis=1)
+    line = best.op("argmax", axis=0, keepdims=True, dtype="int32")
+    return line * width + places.op("take_along_axis", line, axis=0)
 
 
 _RUNNING = "dtype, ..., out, memory_config"
