@@ -92,6 +92,15 @@ _FACTS = """
 [64, 64] uint16 tile l1 | ttnn.where(x, other, other) | 4096 20480
 [64, 64] bf16 tile dram | ttnn.where(x, other, 1.0) | 0 12288
 [64, 64] f32 tile l1 | ttnn.lerp(x, x, 0.3) | 4096 28672
+[64, 64] uint32 tile l1 | ttnn.div(x, 2.5) | 8192 28672
+[64, 64] int32 tile dram | ttnn.remainder(x, 2.5) | 0 16384
+[64, 64] int32 rm l1 | ttnn.multiply(x, 3) | 256 20736
+[7, 17, 512] bfp8 tile l1 | ttnn.repeat(x, ttnn.Shape([3, 3, 3])) | 87040 237568
+[20, 33, 1280] f32 tile dram | ttnn.to_layout(x, ttnn.ROW_MAJOR_LAYOUT) | 0 327680
+[100, 64, 1280] f32 rm dram | ttnn.to_layout(x, ttnn.TILE_LAYOUT) | 0 327680
+[64, 1280] bf16 tile dram | ttnn.to_layout(x, ttnn.ROW_MAJOR_LAYOUT) | 0 16384
+[64, 2048] bf16 tile dram | ttnn.slice(x, [0, 0], [33, 70], [1, 1]) | 0 4104
+[70, 64, 2048] bf16 tile dram | ttnn.slice(x, [0, 0, 1], [33, 64, 70], [1, 1, 1]) | 0 524288
 """
 _ROWS = [tuple(part.strip() for part in line.split("|")) for line in _FACTS.strip().splitlines()]
 _TYPES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from ....base.machine.layout import ROW_MAJOR, TILE
@@ -39,10 +40,10 @@ def to_tiles(steps: Steps, x: CardOperand, made: CardOperand) -> CardOperand:
 def to_rows(steps: Steps, x: CardOperand, made: CardOperand, direct: bool = False) -> CardOperand:
     """Steps of to_layout to rows, or of untilize if ``direct`` (data_movement/untilize/untilize.cpp): bf16
     and bfp8 that are not sharded go to the generated kernels, if these take the tensor's padding."""
-    _check_width(x, x, steps.board)
     whole, plain = is_whole(x), not x.sharded and not made.sharded
     if plain and (whole or (direct and x.format == BF16)) and x.format in (BF16, "bfp8_b"):
         return steps.run(_codegen(x, made, steps.board), made)
+    _check_width(x, x, steps.board)
     if whole:
         return steps.run(untilized(x, made, steps.board.cores), made)
     return unpadded(steps, x, made)
@@ -77,10 +78,30 @@ def _codegen(x: CardOperand, made: CardOperand, board: Board) -> CardProgram:
 
 
 def _check_width(x: CardOperand, y: CardOperand, board: Board) -> None:
-    """Raise UnknownForm if ttnn may cut rows of tiles into blocks."""
-    row = max(tiles(x.shape[-1]), tiles(y.shape[-1]))
-    if row > _WIDE_ROW or row * (2 * x.tile + y.tile) > board.room:
+    """Raise UnknownForm if ttnn cuts rows of tiles into blocks: wide rows if blocks keep more cores busy
+    (core/work_split/work_split_tilize.hpp, compute_ncores_wh), and rows that do not fit."""
+    shape = (1, 1, *(y.shape if len(y.shape) >= len(x.shape) else x.shape))
+    down, across = tiles(shape[-2]), tiles(shape[-1])
+    if across * (2 * x.tile + y.tile) > board.room:
         raise UnknownForm
+    if across <= _WIDE_ROW or (down <= _WIDE_ROW and across <= down):
+        return
+    rows = down * math.prod(shape[:-2])
+    if ceil_div(rows, ceil_div(rows, board.cores)) < _blocks(down, across, board.cores):
+        raise UnknownForm
+
+
+def _blocks(down: int, across: int, cores: int) -> int:
+    """Square blocks of tiles that fit on fewer cores than there are."""
+
+    def count(side: int) -> int:
+        return ceil_div(across, side) * ceil_div(down, side)
+
+    least = ceil_div(down * across, cores)
+    side = math.isqrt(least)
+    if side * side != least or count(side) >= cores:
+        side = next((n for n in range(side + 1, down * across + 1) if count(n) < cores), 1)
+    return count(side)
 
 
 def fill_padding(steps: Steps, x: CardOperand) -> CardOperand:

@@ -60,17 +60,17 @@ def _binary(call: Call) -> CardProgram | list[CardStage] | None:
     if name in _SEVERAL_OF_TWO or not isinstance(call.values.get("input_tensor_a", second), Tensor):
         return None
     x, made = call.first, call.made
-    if not isinstance(second, Tensor):
-        if name == "pow":
-            return _power(call, second)
-        integers = x.format == "int32" and name in ("fmod", "remainder")
-        if name == "rdiv" or (name in _OF_ONE and not integers):
-            return factories.unary(x, made)
-    other = operand(second) if isinstance(second, Tensor) else None
-    before = tuple(bool(call.get(f"input_tensor_{side}_activations")) for side in "ab")
+    if name == "pow" and not isinstance(second, Tensor):
+        return _power(call, second)
     steps = Steps(call.board, made)
-    first, x = x, _cast(steps, name, x, other)
-    other = other and _cast(steps, name, other, first)
+    other = operand(second) if isinstance(second, Tensor) else None
+    first, x = x, _cast(steps, name, x, other, second)
+    other = other and _cast(steps, name, other, first, None)
+    integers = x.format == "int32" and name in ("fmod", "remainder")
+    if other is None and (name == "rdiv" or (name in _OF_ONE and not integers)):
+        steps.run(factories.unary(x, made), made)
+        return steps.stages
+    before = [bool(call.get(f"input_tensor_{side}_activations")) for side in "ab"]
     x, other, found = _in_tiles(steps, x, other)
     steps.run(factories.binary(x, other, found, name, (before[0], before[1])), found)
     if found is not made:
@@ -79,16 +79,20 @@ def _binary(call: Call) -> CardProgram | list[CardStage] | None:
 
 
 _COMPARISONS = ("eq", "ne", "lt", "gt", "le", "ge")
+_BY_FRACTIONS = ("multiply", "div", "divide", "fmod", "remainder")
 
 
-def _cast(steps: Steps, name: str, x: CardOperand, other: CardOperand | None) -> CardOperand:
-    """An operand in the type in which it is computed: uint8 is compared as uint16, and an integer that is
-    multiplied by a float is cast to the float's type."""
+def _cast(steps: Steps, name: str, x: CardOperand, other: CardOperand | None, number: Any) -> CardOperand:
+    """An operand in the type in which it is computed: uint8 is compared as uint16; an integer that is
+    multiplied by a tensor of floats is cast to their type, and before a product with a float, or a division
+    by one, to f32."""
     format = x.format
     if name in _COMPARISONS and format == "uint8":
         format = "uint16"
-    if name == "multiply" and other is not None and format not in _FLOATS and other.format in _FLOATS:
+    elif name == "multiply" and other is not None and format not in _FLOATS and other.format in _FLOATS:
         format = other.format
+    elif name in _BY_FRACTIONS and isinstance(number, float) and format in ("int32", "uint32"):
+        format = F32
     if format == x.format:
         return x
     made = replace(x, format=format)
