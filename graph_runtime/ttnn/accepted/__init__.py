@@ -4,6 +4,7 @@ one table, for example indexing.
 
 from . import attention as attention  # each module adds its rows
 from . import copies as copies
+from . import creation as creation
 from . import elementwise as elementwise
 from . import experts as experts
 from . import indexing as indexing

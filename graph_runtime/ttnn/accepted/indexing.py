@@ -264,3 +264,30 @@ accepts(
     Rule("output_gradient is [1, 1, ...]", _gradient_rows),
     source="ttnn/cpp/ttnn/operations/embedding_backward/device/embedding_backward_device_operation.cpp",
 )
+
+
+def _as_many_indices(given: Given) -> str:
+    b, ids = given.input_tensor_b, given.batch_id
+    dim, count = given.dim or 0, ids.padded_shape[-1]
+    if b.shape[dim] == count:
+        return ""
+    text = f"indexed_fill: input_b.size({dim}) = {b.shape[dim]} must equal the number of indices"
+    return f"{text} (batch_id count = {count})"
+
+
+def _both_alike(given: Given) -> str:
+    alike = given.input_tensor_a.layout is given.input_tensor_b.layout
+    return "" if alike else "Inputs must be same layout"
+
+
+accepts(
+    "indexed_fill",
+    Rule("batch_id: rows, one index for each part of b", _as_many_indices),
+    Rule("a and b have one layout", _both_alike),
+    Operand(
+        "batch_id",
+        dtypes="UINT32 INT32",
+        text="indexed_fill: batch_id must be UINT32 or INT32, got {dtype}",
+    ),
+    source=_MOVES + "indexed_fill/device/indexed_fill_device_operation.cpp",
+)

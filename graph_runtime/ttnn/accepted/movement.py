@@ -72,10 +72,26 @@ accepts(
     ),
     source=_MOVES + "tilize/device/tilize_device_operation.cpp",
 )
+_TILIZABLE = Operand("input_tensor", dtypes=_TILIZED, text=_NOT_TILIZED, within="ROW_MAJOR")
+
+
+def _tilizable_shape(given: Given) -> str:
+    rows = given.input_tensor.layout is Layout.ROW_MAJOR
+    if not rows or len(given.output_tensor_shape) > 1:
+        return ""
+    text = f"To be tilizable output tensor shape {list(given.output_tensor_shape)} must be divisible by"
+    return f"{text} tile size ({TILE_SIZE}, {TILE_SIZE})"
+
+
 accepts(
-    "tilize_with_val_padding tilize_with_zero_padding",
-    Operand("input_tensor", layouts="ROW_MAJOR", text="Can only tilize row major data"),
-    Operand("input_tensor", dtypes=_TILIZED, text=_NOT_TILIZED),
+    "tilize_with_val_padding",
+    _TILIZABLE,
+    Rule("output_tensor_shape of rows: rank 2 or more", _tilizable_shape),
+    source=_MOVES + "tilize_with_val_padding/device/tilize_with_val_padding_device_operation.cpp",
+)
+accepts(
+    "tilize_with_zero_padding",
+    _TILIZABLE,
     source=_MOVES + "tilize_with_val_padding/device/tilize_with_val_padding_device_operation.cpp",
 )
 accepts(

@@ -76,6 +76,12 @@ def filled(t, dim=1, value=1.0):
     )
 
 
+def replaced(t, count=1, layout="TILE"):
+    ids = t("batch_id", [1], "UINT32", "ROW_MAJOR")
+    b = t("input_tensor_b", [count, 32, 32], layout=layout)
+    return ttnn.indexed_fill(ids, t("input_tensor_a", [4, 32, 32]), b)
+
+
 def gradient(t, index=32, shape=(1, 1, 32, 32)):
     where = x(t, (1, index), "UINT32", "ROW_MAJOR")
     return ttnn.embedding_bw(where, t("weight", [64, 32]), t("output_gradient", list(shape)))
@@ -127,6 +133,8 @@ INSIDE = {
     "scatter": scattered,
     "scatter_add": lambda t: scattered(t, function=ttnn.scatter_add),
     "index_fill": filled,
+    "indexed_fill": lambda t: replaced(t),
+    "arange": lambda t: ttnn.arange(0, 8, dtype=ttnn.uint16, device=t("any", [1]).device()),
     "embedding_bw": gradient,
     "transformer.scaled_dot_product_attention": lambda t: attended(t, mask=True),
     "transformer.scaled_dot_product_attention_decode": decoded,
@@ -304,6 +312,25 @@ OUTSIDE = {
         for name, function in (("scatter", ttnn.scatter), ("scatter_add", ttnn.scatter_add))
         for key, case in _of_scatter(name, function).items()
     },
+    **rules(
+        "tilize_with_val_padding",
+        (
+            lambda t: ttnn.tilize_with_val_padding(x(t, (33,), layout="ROW_MAJOR"), [64], 0),
+            lambda t: ttnn.tilize_with_val_padding(x(t, (1, 33), layout="ROW_MAJOR"), [32, 64], 0),
+        ),
+    ),
+    **rules(
+        "arange",
+        (
+            lambda t: ttnn.arange(0, 8, dtype=ttnn.uint8, device=t("any", [1]).device()),
+            lambda t: ttnn.arange(0, 8, dtype=ttnn.float32, device=t("any", [1]).device()),
+        ),
+    ),
+    **rules(
+        "indexed_fill",
+        (lambda t: replaced(t, 2), replaced),
+        (lambda t: replaced(t, layout="ROW_MAJOR"), replaced),
+    ),
     **rules(
         "index_fill",
         (lambda t: filled(t, 2), filled),

@@ -63,8 +63,11 @@ def tilize(input_tensor: Tensor) -> WideValue:
 def tilize_with_val_padding(
     input_tensor: Tensor, output_tensor_shape: Sequence[int], pad_value: float, *, goal: Target
 ) -> Tensor:
-    """Rows as tiles; ``output_tensor_shape`` is the padded shape, and ``pad_value`` fills its padding."""
+    """Rows as tiles; ``output_tensor_shape`` is the padded shape, and ``pad_value`` fills its padding. Tiles
+    are returned as they are."""
     x, values = input_tensor, input_tensor._value
+    if x.layout is Layout.TILE:
+        return x
     wanted = tuple(output_tensor_shape)
     given = tuple(x.shape) or (1,) * len(wanted)  # a number is one element of a tile
     expect(len(wanted) == len(given), f"output shape {list(wanted)} has another rank than {x.shape}")
@@ -76,9 +79,9 @@ def tilize_with_val_padding(
 
 
 @operation("tilize_with_zero_padding", "copy", takes="memory_config, output_dtype", layout=Layout.TILE)
-def tilize_with_zero_padding(input_tensor: Tensor) -> WideValue:
-    """Rows as tiles, with zeros in their padding."""
-    return input_tensor._value
+def tilize_with_zero_padding(input_tensor: Tensor) -> Tensor | WideValue:
+    """Rows as tiles, with zeros in their padding. Tiles are returned as they are."""
+    return input_tensor if input_tensor.layout is Layout.TILE else input_tensor._value
 
 
 @operation("untilize", "copy", takes="memory_config")
