@@ -122,7 +122,7 @@ def _relu6(x: WideValue) -> WideValue:
     if x.dtype == "float32":
         return x.clip(min=0.0, max=6.0)
     least, most = (x.scalar(bound).ordered() for bound in (0, 6))
-    made = x.ordered().op("maximum", least).op("minimum", most)
+    made = x.ordered().maximum(least).minimum(most)
     return made.reinterpret("uint32").flip() if x.dtype == "uint32" else made
 
 

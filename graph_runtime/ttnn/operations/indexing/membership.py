@@ -41,7 +41,7 @@ def isin(
         expect(out.dtype is DataType.UINT32, "Preallocated output should be of uint32 dtype")
     column = x._value.int32().reshape((x.logical_volume(), 1))
     row = other._value.int32().reshape((1, other.logical_volume()))
-    found = column.op("equal", row).any(axes=(1,), keepdims=False)
+    found = column.equal(row).any(axes=(1,), keepdims=False)
     yes, no = (x._value.scalar(value, "int32") for value in ((0, -1) if invert else (-1, 0)))
     made = where(found, yes, no).reshape(x.shape)
     kind = None if out is not None else DataType.UINT32
@@ -104,5 +104,5 @@ def topk_large_indices(
     rows = x._value.part(len(x.shape) - 1, 0, size)
     attrs = {"k": k, "axis": -1, "largest": True, "dtype": "int32"}
     best, places = map(WideValue, kernels.outputs("topk", [rows.handle], attrs))
-    made = where(best.op("less", rows.scalar(_LOW)), places.scalar(-1), places)
+    made = where(best < _LOW, places.scalar(-1), places)
     return finish(target(x, None, None, DataType.UINT32, Layout.ROW_MAJOR).resharded(), made)
