@@ -174,7 +174,7 @@ def test_scatter_reduces(device, reduce, function):
     index = rng.integers(0, 64, (32, 64))
     index[:, 32:] = np.arange(32, 64)  # some are hit several times
     x, more, places = (
-        ttnn.from_torch(v, t, layout=ttnn.TILE_LAYOUT, device=device)
+        ttnn.from_torch(v, t, device=device)
         for v, t in ((values, ttnn.float32), (updates, ttnn.float32), (index, ttnn.uint32))
     )
     wanted = values.copy()
@@ -192,3 +192,10 @@ def test_argmax_of_all_elements(device, shape):
         x = ttnn.from_torch(values, ttnn.bfloat16, device=device)
         assert int(ttnn.argmax(x).to_numpy().reshape(-1)[0]) == values.argmax()
         values.reshape(-1)[3] = values.reshape(-1)[-1] = np.nan
+
+
+@pytest.mark.parametrize("shift", [1, -1, 33, 70, 3 * 64, 0, 10_000])
+def test_a_roll_of_all_elements(device, shift):
+    values = np.arange(2 * 33 * 64, dtype=np.float32).reshape(2, 33, 64) % 251
+    x = ttnn.from_torch(values, ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+    assert (_back(ttnn.roll(x, shift)) == np.roll(values, shift)).all()

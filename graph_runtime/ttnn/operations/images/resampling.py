@@ -16,7 +16,7 @@ from ..operation import operation
 from ..results import Target
 
 
-@operation("upsample", "reshape, tile, take, lerp", takes="..., memory_config")
+@operation("upsample", "take, lerp", takes="..., memory_config")
 def upsample(input_tensor: Tensor, scale_factor: Any, *, mode: str = "nearest", goal: Target) -> Tensor:
     """An image [N, H, W, C] with ``scale_factor`` (one number, or two for height and width) times as many
     rows and columns. A new pixel has the value of the nearest pixel, or, with "bilinear", a mean of its
@@ -42,12 +42,7 @@ def upsample(input_tensor: Tensor, scale_factor: Any, *, mode: str = "nearest", 
 def _nearest(x: WideValue, axis: int, scale: float) -> WideValue:
     size = x.shape[axis]
     if float(scale).is_integer():
-        shape = list(x.shape)
-        cut = x.reshape((*shape[: axis + 1], 1, *shape[axis + 1 :]))
-        times = [1] * len(cut.shape)
-        times[axis + 1] = int(scale)
-        shape[axis] *= int(scale)
-        return cut.run("tile", repeats=tuple(times)).reshape(shape)
+        return _taken(x, axis, np.arange(size * int(scale)) // int(scale))
     at = np.floor(np.arange(math.floor(size * scale), dtype=np.float32) * np.float32(1 / scale))
     return _taken(x, axis, np.minimum(at, size - 1))
 

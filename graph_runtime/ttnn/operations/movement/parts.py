@@ -84,18 +84,17 @@ def roll(
     front."""
     x, handle = input_tensor, input_tensor._handle
     if dim is None:
-        handle = reshaped(handle, (x.logical_volume(),))
+        shift = shifts if isinstance(shifts, int) else sum(shifts)
+        return target(x, memory_config).wrap(reshaped(_rolled_as_one(handle, shift), x.shape))
     pairs = zip(
         [shifts] if isinstance(shifts, int) else shifts,
-        [dim or 0] if isinstance(dim, int | None) else dim,
+        [dim] if isinstance(dim, int) else dim,
         strict=True,
     )
     for shift, at in pairs:
         size = handle.shape[at]
         if size and shift % size:
             handle = _rolled(handle, shift % size, at % len(handle.shape))
-    if dim is None:
-        handle = reshaped(handle, x.shape)
     return target(x, memory_config).wrap(handle)
 
 
@@ -103,6 +102,23 @@ def _rolled(handle: Handle, shift: int, axis: int) -> Handle:
     cut = handle.shape[axis] - shift
     parts = [_part(handle, axis, cut, handle.shape[axis]), _part(handle, axis, 0, cut)]
     return kernels.run("concatenate", parts, {"axis": axis})
+
+
+def _rolled_as_one(handle: Handle, shift: int) -> Handle:
+    """[lines, width]: all elements moved as one line would be. The end of each line comes to the front of the
+    next one."""
+    width = handle.shape[-1] if handle.shape else 1
+    size = math.prod(handle.shape)
+    if not size:
+        return handle
+    lines = reshaped(handle, (size // width, width))
+    whole, rest = divmod(shift % size, width)
+    below = _rolled(lines, whole, 0) if whole else lines
+    if not rest:
+        return below
+    above = _rolled(lines, (whole + 1) % lines.shape[0], 0)
+    parts = [_part(above, 1, width - rest, width), _part(below, 1, 0, width - rest)]
+    return kernels.run("concatenate", parts, {"axis": 1})
 
 
 def _part(handle: Handle, axis: int, start: int, end: int) -> Handle:
