@@ -64,7 +64,6 @@ def function(name):
 # what some forms have and the functions here do not take, in the words of ``faults``
 OTHERS: dict[str, str] = {
     "as_tensor": "cache_dump_mode by name",
-    "begin_trace_capture": "mesh_device at place 0, where device is; mesh_device by name",
     "bitcast": "output_tensor by name",
     "create_group_norm_input_mask": (
         "rows_in_last_tile by name; rows_in_last_tile by place; tile_height by name; tile_height by "
@@ -75,9 +74,6 @@ OTHERS: dict[str, str] = {
     ),
     "create_mesh_mapper": "mesh_shape at place 0, where mesh_device is; mesh_shape by name",
     "embedding_bw": "output_tensor by name",
-    "end_trace_capture": "mesh_device at place 0, where device is; mesh_device by name",
-    "event_synchronize": "mesh_event at place 0, where event is; mesh_event by name",
-    "execute_trace": "mesh_device at place 0, where device is; mesh_device by name",
     "experimental.bluestein_fft": "N at place 1, where input_imag is; precision at place 2, where N is",
     "experimental.deepseek_prefill.update_padded_kv_cache": (
         "kv_actual_global at place 3, where layer_idx is; layer_idx at place 4, where num_layers is; "
@@ -137,8 +133,6 @@ OTHERS: dict[str, str] = {
     "moreh_softmin": "op by name",
     "moreh_softmin_backward": "op by name",
     "prod": "output_tensor at place 1, where dim is",
-    "record_event": "mesh_device at place 0, where device is; mesh_device by name",
-    "release_trace": "mesh_device at place 0, where device is; mesh_device by name",
     "slice": (
         "slice_end at place 2, where ends is; slice_start at place 1, where starts is; slice_step at "
         "place 3, where steps is"

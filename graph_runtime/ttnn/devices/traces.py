@@ -27,17 +27,19 @@ _numbers = itertools.count()
 _traces: dict[tuple[MeshDevice, int], Recorder] = {}
 
 
-def begin_trace_capture(device: MeshDevice, *, cq_id: int | None = None, queue_id: int | None = None) -> int:
+def begin_trace_capture(
+    mesh_device: MeshDevice, *, cq_id: int | None = None, queue_id: int | None = None
+) -> int:
     """Run and record the work of the device from now on. A trace lies in the trace region, or in DRAM if
     there is no such region. Raises RuntimeError inside of another capture."""
-    name, queue = "ttnn.begin_trace_capture", _chosen(device, queue_id, cq_id)
-    check(device.is_open, name, "the device is closed")
+    name, queue = "ttnn.begin_trace_capture", _chosen(mesh_device, queue_id, cq_id)
+    check(mesh_device.is_open, name, "the device is closed")
     number = next(_numbers)
     text = f"CQ {queue} is already being used for tracing tid {number}"
-    check(device.capture is None, name, text)
-    _traces[device, number] = Recorder([tensor._handle for tensor in device.tensors.values()])
-    device.capture = queue, number
-    kernels.recording(device.chip, _traces[device, number])
+    check(mesh_device.capture is None, name, text)
+    _traces[mesh_device, number] = Recorder([tensor._handle for tensor in mesh_device.tensors.values()])
+    mesh_device.capture = queue, number
+    kernels.recording(mesh_device.chip, _traces[mesh_device, number])
     return number
 
 
@@ -47,19 +49,19 @@ def _chosen(device: MeshDevice, queue_id: int | None, cq_id: int | None) -> int:
 
 
 def end_trace_capture(
-    device: MeshDevice, trace_id: int, *, cq_id: int | None = None, queue_id: int | None = None
+    mesh_device: MeshDevice, trace_id: int, *, cq_id: int | None = None, queue_id: int | None = None
 ) -> None:
-    queue = _chosen(device, queue_id, cq_id)
+    queue = _chosen(mesh_device, queue_id, cq_id)
     text = f"CQ {queue} is not being used for tracing tid {trace_id}"
-    check(device.capture == (queue, trace_id), "ttnn.end_trace_capture", text)
-    kernels.recording(device.chip, None)
-    _traces[device, trace_id].finish()
-    device.capture = None
-    device.traces.add(trace_id)
+    check(mesh_device.capture == (queue, trace_id), "ttnn.end_trace_capture", text)
+    kernels.recording(mesh_device.chip, None)
+    _traces[mesh_device, trace_id].finish()
+    mesh_device.capture = None
+    mesh_device.traces.add(trace_id)
 
 
 def execute_trace(
-    device: MeshDevice,
+    mesh_device: MeshDevice,
     trace_id: int,
     *,
     cq_id: int | None = None,
@@ -68,23 +70,23 @@ def execute_trace(
 ) -> None:
     """Run a recorded trace again. It reads what lies where its inputs were, and writes the same output
     tensors."""
-    _chosen(device, queue_id, cq_id)
-    check((device, trace_id) in _traces, "ttnn.execute_trace", f"Trace with tid {trace_id} not found")
-    check(device.capture is None, "ttnn.execute_trace", "a trace is being captured")
+    _chosen(mesh_device, queue_id, cq_id)
+    check((mesh_device, trace_id) in _traces, "ttnn.execute_trace", f"Trace with tid {trace_id} not found")
+    check(mesh_device.capture is None, "ttnn.execute_trace", "a trace is being captured")
     try:
-        _traces[device, trace_id].replay()
+        _traces[mesh_device, trace_id].replay()
     except HandleError as error:
         raise fatal("ttnn.execute_trace", f"a tensor that the trace reads was freed: {error}") from error
     if blocking:
-        synchronize_device(device)
+        synchronize_device(mesh_device)
 
 
-def release_trace(device: MeshDevice, trace_id: int) -> None:
-    if device.capture is not None and device.capture[1] == trace_id:
-        kernels.recording(device.chip, None)
-        device.capture = None
-    device.traces.discard(trace_id)
-    _traces.pop((device, trace_id), None)
+def release_trace(mesh_device: MeshDevice, trace_id: int) -> None:
+    if mesh_device.capture is not None and mesh_device.capture[1] == trace_id:
+        kernels.recording(mesh_device.chip, None)
+        mesh_device.capture = None
+    mesh_device.traces.discard(trace_id)
+    _traces.pop((mesh_device, trace_id), None)
 
 
 def forget_traces(device: MeshDevice) -> None:
@@ -104,9 +106,9 @@ class Event(NamedTuple):
 
 
 def record_event(
-    device: MeshDevice, cq_id: int | None = None, sub_device_ids: Any = (), device_range: Any = None
+    mesh_device: MeshDevice, cq_id: int | None = None, sub_device_ids: Any = (), device_range: Any = None
 ) -> Event:
-    return Event(device, _synchronized(device, cq_id))
+    return Event(mesh_device, _synchronized(mesh_device, cq_id))
 
 
 def _synchronized(device: MeshDevice, cq_id: int | None) -> int:
@@ -125,6 +127,6 @@ def wait_for_event(cq_id: int | None = None, event: Event | None = None, mesh_ev
     _synchronized(found.device, cq_id)
 
 
-def event_synchronize(event: Event) -> None:
+def event_synchronize(mesh_event: Event) -> None:
     """Wait for the work that was requested before the event."""
-    synchronize_device(event.device)
+    synchronize_device(mesh_event.device)
