@@ -46,6 +46,7 @@ from .operations import (  # noqa: F401  (each makes its operations)
     products,
     recurrences,
     reduction,
+    semaphores,
     transforms,
 )
 from .operations.complex_tensors import ComplexTensor as ComplexTensor

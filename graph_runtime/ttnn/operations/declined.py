@@ -44,9 +44,7 @@ DECLINED: dict[str, str] = {
         "experimental.deepseek_prefill.outbound_socket_service_sync experimental.moe_compute"
     ),
     "it runs kernels of the caller's": (
-        "generic_op experimental.prepare_generic_op create_global_semaphore create_global_circular_buffer "
-        "global_semaphore.create_global_semaphore get_global_semaphore_address "
-        "reset_global_semaphore_value"
+        "generic_op experimental.prepare_generic_op create_global_circular_buffer"
     ),
     "it needs a card's DRAM cores, which are not simulated": (
         "dram_prefetcher experimental.start_tensor_prefetcher experimental.stop_tensor_prefetcher "

@@ -165,6 +165,7 @@ def to_torch(
 
 def _cached(name: str, tensor: Any, made: Callable[[Any], Tensor], device: Any, config: Any) -> Tensor:
     if not Path(name).exists():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
         dump_tensor.function(name, made(tensor))
     read: Tensor = load_tensor.function(name)
     if device is None:
