@@ -1,0 +1,41 @@
+"""Global semaphores, and results that are their operand."""
+
+from __future__ import annotations
+
+import pytest
+
+from graph_runtime.compat import ttnn
+
+
+def test_a_semaphore_lies_at_one_address_of_its_cores(device):
+    cores = ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(3, 1))})
+    made = ttnn.create_global_semaphore(device, cores, 5)
+    other = ttnn.global_semaphore.create_global_semaphore(device, cores, 0)
+    assert ttnn.get_global_semaphore_address(made) != ttnn.get_global_semaphore_address(other)
+    assert made.counters.shape[0] == 8
+    ttnn.reset_global_semaphore_value(made, 3)
+    assert [made.counters[core, 0].item() for core in (0, 7)] == [3, 3]
+    with pytest.raises(TypeError, match="wanted what create_global_semaphore made"):
+        ttnn.get_global_semaphore_address(3)
+    with pytest.raises(TypeError, match="wanted a CoreRangeSet"):
+        ttnn.create_global_semaphore(device, 3, 0)
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        lambda x: ttnn.sharded_to_interleaved(x, ttnn.L1_MEMORY_CONFIG),
+        lambda x: ttnn.to_layout(x, ttnn.TILE_LAYOUT),
+        lambda x: ttnn.reshape(x, (32, 64)),
+        lambda x: ttnn.multiply_(x, 1.0),
+    ],
+)
+def test_a_result_outlives_the_operand_that_it_is(device, nothing):
+    x = ttnn.ones((32, 64), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+    made = nothing(x)
+    assert made is not x
+    assert made.buffer_address() == x.buffer_address()
+    x.deallocate()
+    assert made[31, 63].item() == 1
+    ttnn.deallocate(made)
+    assert not made.is_allocated()
