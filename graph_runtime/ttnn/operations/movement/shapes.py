@@ -17,6 +17,7 @@ from ...memory.configs import MemoryConfig, ShardSpec, parts_of
 from ...memory.cores import CoreRange, CoreRangeSet
 from ...memory.placing import matrix, up
 from ...memory.values import TILE_SIZE, Layout, TensorMemoryLayout
+from ...registry import OPERATIONS
 from ...tensors.tensor import Tensor, on_host
 from ..bodies import AnyTensor, TiledTensor
 from ..operation import operation
@@ -106,11 +107,21 @@ def reshape(
     if not isinstance(input_tensor, Tensor):
         raise mistaken(f"{type(input_tensor).__name__}")
     if padded_shape is not None and math.prod(shape) != input_tensor.logical_volume():
-        raise Unsupported("ttnn.reshape to a smaller logical shape is not supported")
+        return _fewer(input_tensor, [int(size) for size in shape], padded_shape, memory_config)
     sizes = _resolved(input_tensor, shape)
     made = _with_shape(input_tensor, sizes, memory_config)
     if pad_value is not None and made is not input_tensor:
         made._padding = pad_value
+    return made
+
+
+def _fewer(x: Tensor, sizes: list[int], padded: Sequence[int], config: MemoryConfig | None) -> Tensor:
+    """The first elements of each dimension: what is left out is padding from then on, as of a decoder that
+    computes a whole tile of users and has fewer."""
+    same = list(padded) == list(x.padded_shape) and len(sizes) == len(x.shape)
+    if not (same and all(0 < size <= had for size, had in zip(sizes, x.shape, strict=True))):
+        raise Unsupported("ttnn.reshape to another logical size is supported within the same padded shape")
+    made: Tensor = OPERATIONS["slice"](x, [0] * len(sizes), sizes, memory_config=config or x._config)
     return made
 
 

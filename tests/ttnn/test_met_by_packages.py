@@ -1,7 +1,8 @@
-"""Global semaphores, and results that are their operand."""
+"""What packages of others met: semaphores, results that are their operand, rows left out by a reshape."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from graph_runtime.compat import ttnn
@@ -39,3 +40,23 @@ def test_a_result_outlives_the_operand_that_it_is(device, nothing):
     assert made[31, 63].item() == 1
     ttnn.deallocate(made)
     assert not made.is_allocated()
+
+
+def test_a_reshape_within_the_padded_shape_leaves_elements_out(device):
+    torch = pytest.importorskip("torch")
+    x = torch.arange(32 * 64).reshape(1, 1, 32, 64).float()
+    held = ttnn.from_torch(x, dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=device)
+    made = ttnn.reshape(held, (1, 1, 3, 64), (1, 1, 32, 64))
+    assert made.padded_shape == held.padded_shape
+    assert np.array_equal(ttnn.to_torch(made).numpy(), x[:, :, :3].numpy())
+    with pytest.raises(ttnn.Unsupported, match="within the same padded shape"):
+        ttnn.reshape(held, (1, 1, 3, 64), (1, 1, 64, 64))
+
+
+def test_a_cache_of_weights_makes_its_folder(device, tmp_path):
+    torch = pytest.importorskip("torch")
+    name = tmp_path / "model" / "weights"
+    ttnn.as_tensor(torch.ones(2, 2), ttnn.bfloat16, cache_file_name=name)
+    assert [path.name for path in name.parent.iterdir()] == [
+        "weights_dtype_BFLOAT16_layout_ROW_MAJOR.tensorbin"
+    ]
