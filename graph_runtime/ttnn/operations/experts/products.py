@@ -50,7 +50,8 @@ def sparse_matmul(
     expect(is_input_a_sparse or is_input_b_sparse, "At least one of the inputs must be sparse")
     words = numerics(compute_kernel_config, MathFidelity.HiFi2)
     experts, (outer, inner, rows, _) = b.shape[1], a.shape
-    left, right, held = a._value, b._value, sparsity
+    left, right = a._value, b._value
+    held: WideValue | None = sparsity
     if indices is not None:
         expect(is_input_b_sparse, "indices need is_input_b_sparse")
         places = indices._value.int32().reshape((indices.logical_volume(),))
