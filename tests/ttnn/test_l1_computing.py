@@ -76,6 +76,8 @@ MEASURED = [
     ("softmax -2", lambda x: ttnn.softmax(x, dim=-2), [_t(2, 7, 320, 96, dtype="bfp8")], 122112),
     ("softmax 0", lambda x: ttnn.softmax(x, dim=0), [_t(1024, 64, dtype="f32")], 53248),
     ("softmax 0", lambda x: ttnn.softmax(x, dim=0), [_t(7, 3, 1, 100, dtype="bfp8", memory="l1")], 28096),
+    ("softmax 1", lambda x: ttnn.softmax(x, dim=1), [_t(3, 512, 100, layout="rm")], 215040),
+    ("softmax -1", lambda x: ttnn.softmax(x, dim=-1), [_t(7, 8, 96, 1, layout="rm", memory="l1")], 38912),
     ("group_norm", _grouped, [_t(1, 1, 256, 480)], 256000),
     ("group_norm", _grouped, [_t(1, 1, 256, 480, layout="rm")], 63488),
     ("group_norm", _grouped, [_t(1, 1, 64, 64, layout="rm")], 59392),

@@ -20,8 +20,18 @@ def _mask(call: Call) -> str:
     return call.format("mask") or call.format("attention_mask")
 
 
-def _softmax(call: Call) -> CardProgram | None:
-    x, chosen = call.first, call.get("compute_kernel_config") is not None
+def _softmax_of(call: Call, steps: Steps, x: CardOperand) -> None:
+    """softmax, which lays rows out in tiles first."""
+    if x.layout != TILE:
+        x = to_tiles(steps, x, replace(x, layout=TILE))
+    ran = _softmax(call, x)
+    if ran is None:
+        raise UnknownForm
+    steps.run(ran, steps.result)
+
+
+def _softmax(call: Call, x: CardOperand) -> CardProgram | None:
+    chosen = call.get("compute_kernel_config") is not None
     in_place = call.name.endswith(("in_place", "_"))
     stable = bool(call.get("numeric_stable", "scale" not in call.name and not in_place))
     config, wide = call.get("program_config"), call.wide(True)
@@ -79,10 +89,15 @@ def _grouped(call: Call, steps: Steps, x: CardOperand) -> None:
     steps.run(ran, result)
 
 
+def _softmax_of_tiles(call: Call) -> CardProgram | None:
+    return _softmax(call, call.first)
+
+
 TABLE: dict[str, Callable[[Call], Any]] = {
-    **dict.fromkeys(("softmax", "softmax_in_place", "scale_mask_softmax"), _softmax),
-    **dict.fromkeys(("scale_mask_softmax_in_place", "transformer.attention_softmax"), _softmax),
-    "transformer.attention_softmax_": _softmax,
+    "softmax": stages_by(_softmax_of),
+    **dict.fromkeys(("softmax_in_place", "scale_mask_softmax"), _softmax_of_tiles),
+    **dict.fromkeys(("scale_mask_softmax_in_place", "transformer.attention_softmax"), _softmax_of_tiles),
+    "transformer.attention_softmax_": _softmax_of_tiles,
     **dict.fromkeys(("layer_norm", "rms_norm"), _norm),
     "group_norm": stages_by(_grouped),
 }
