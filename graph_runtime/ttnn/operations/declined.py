@@ -65,16 +65,24 @@ DECLINED: dict[str, str] = {
         "experimental.prepare_w0_w1_tensor_for_moe_compute experimental.prepare_w0_w1_tensor_with_bias "
         "experimental.prepare_w2_tensor_for_moe_compute experimental.prepare_w2_tensor_with_bias"
     ),
-    "it is a kernel of one model's, and none is written here for it": (
+    "no kernel serves it": (
         "prepare_grid_sample_grid cdist isin intimg transformer.windowed_scaled_dot_product_attention "
-        "kv_cache.zero_cache_range experimental.moe_gpt "
-        "experimental.can_use_fused_msda_from_offsets_l1_value experimental.deepseek.mla.matmul_wo "
-        "experimental.deepseek.moe.deepseek_moe_gate experimental.deepseek.moe.generalized_moe_gate "
-        "experimental.deepseek.moe.moe_gate_mm experimental.deepseek_prefill.csa_compressor "
-        "experimental.deepseek_prefill.mhc_split_sinkhorn experimental.deepseek_prefill.moe_fused_swiglu "
+        "kv_cache.zero_cache_range experimental.can_use_fused_msda_from_offsets_l1_value"
+    ),
+    "it stores FP8_E4M3, which tensors here do not have": (
         "experimental.deepseek_prefill.pack_scaled_fp8_kv_cache "
         "experimental.deepseek_prefill.per_token_cast_back "
-        "experimental.deepseek_prefill.per_token_cast_to_fp8 experimental.kda.prepare_chunk_recurrence "
+        "experimental.deepseek_prefill.per_token_cast_to_fp8"
+    ),
+    "the order of its weights in a card's DRAM banks is not published": (
+        "experimental.moe_gpt experimental.deepseek.mla.matmul_wo experimental.deepseek.moe.moe_gate_mm"
+    ),
+    "the release's words do not say all that it computes": (
+        "experimental.deepseek.moe.deepseek_moe_gate experimental.deepseek.moe.generalized_moe_gate "
+        "experimental.deepseek_prefill.csa_compressor experimental.deepseek_prefill.mhc_split_sinkhorn "
+        "experimental.deepseek_prefill.moe_fused_swiglu experimental.kda.prepare_chunk_recurrence"
+    ),
+    "its parts of a sequence go over the links between chips": (
         "experimental.kda.qkv_causal_conv1d_silu_with_carry experimental.kda.select_final_carry"
     ),
 }
