@@ -66,6 +66,17 @@ def _turned(given: Given) -> str:
 
 _WITHIN = Rule("dim: within the rank", lambda g: outside(g.dim, len(g.input_tensor.shape)))
 _ONCE = Rule("dim: each dimension once", _once)
+
+
+def _whole_shards(given: Given) -> str:
+    """A tensor in ROW_MAJOR is laid in tiles first, in its shards."""
+    x, spec = given.input_tensor, given.input_tensor.memory_config().shard_spec
+    if spec is None or x.layout is Layout.TILE or spec.shape[0] % 32 == spec.shape[1] % 32 == 0:
+        return ""
+    return f"Physical shard shape {tuple(spec.shape)} must be tile {{32, 32}} sized!"
+
+
+_SHARDS = Rule("in ROW_MAJOR: shards of whole tiles", _whole_shards)
 _TURNED = Rule("in HEIGHT_SHARDED: other dimensions than the last two fit the shards as rows", _turned)
 _OF_SOME = Rule("dim: of a size above 0", _of_some)
 
@@ -101,6 +112,7 @@ accepts(
     _WITHIN,
     _ONCE,
     _filled("BFLOAT16 FLOAT32 BFLOAT8_B", "Only FLOAT32, BFLOAT16, and BFLOAT8_B are supported"),
+    _SHARDS,
     source=_REDUCTION + "generic/device/welford_reduce_device_operation.cpp",
 )
 accepts(

@@ -98,3 +98,20 @@ OUTSIDE |= {
     )
     for name in ("sum", "mean", "max", "min")
 }
+
+
+def in_rows(name, width):
+    def call(t):
+        x = t("input_tensor", [32, 2 * width], layout="ROW_MAJOR")
+        spec = ttnn.create_sharded_memory_config(
+            [32, 2 * width], ttnn.CoreGrid(y=1, x=2), ttnn.ShardStrategy.WIDTH
+        )
+        return getattr(ttnn, name)(ttnn.to_memory_config(x, spec), dim=-1)
+
+    return call
+
+
+OUTSIDE |= {
+    (name, "in ROW_MAJOR: shards of whole tiles"): (in_rows(name, 16), in_rows(name, 32))
+    for name in ("std", "var")
+}

@@ -107,3 +107,16 @@ def test_a_number_is_no_first_operand_of_most_functions(device):
         ttnn.maximum(2, x)
     with pytest.raises(TypeError, match="second operand is a float"):
         ttnn.atan2(x, 2.0)
+
+
+def test_a_choice_lies_where_most_cores_are(device):
+    values = torch.rand(128, 64)
+    x = put(device, values, ttnn.bfloat16)
+    places = [
+        ttnn.create_sharded_memory_config((128, 64), ttnn.CoreGrid(y=1, x=cores), ttnn.ShardStrategy.HEIGHT)
+        for cores in (2, 4)
+    ]
+    few, many = (ttnn.to_memory_config(x, place) for place in places)
+    for made in (ttnn.where(x, few, many), ttnn.lerp(few, many, x)):
+        assert made.memory_config() == places[1]
+    assert torch.equal(ttnn.to_torch(ttnn.where(x, few, many)), ttnn.to_torch(x))

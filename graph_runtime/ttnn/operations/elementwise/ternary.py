@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ....ir.value import where as select
+from ...accepted.pairs import place_of_pair
 from ...devices.wide_value import WideValue
 from ...errors import expect
+from ...memory.configs import DRAM_MEMORY_CONFIG
 from ...memory.enums import GeluVariant
 from ...memory.values import DataType, Layout
 from ...tensors.tensor import Tensor
@@ -28,12 +30,26 @@ def _layout(*operands: Any) -> Layout:
     return Layout.ROW_MAJOR if rows else Layout.TILE
 
 
+def _place(operands: Any) -> Any:
+    """The default memory of a result: of three tensors that of the one that is sharded over most cores, else
+    that of the first."""
+    tensors = [x for x in operands if isinstance(x, Tensor)]
+    if len(tensors) < 3:
+        return place_of_pair(*tensors) if len(tensors) == 2 else tensors[0]._config
+    sharded = [x._config for x in tensors if x._config is not None and x._config.shard_spec is not None]
+    return max(sharded, key=lambda config: config.shard_spec.num_cores(), default=tensors[0]._config)
+
+
 def _goal(first: Tensor, operands: Any, memory_config: Any, output_tensor: Any, dtype: Any) -> Target:
     for x in operands:
         if isinstance(x, Tensor):
             device_tensor(x)
     broadcast_shape(*(tuple(x.shape) for x in operands if isinstance(x, Tensor)))
-    return target(first, memory_config, output_tensor, dtype, _layout(*operands))
+    goal = target(first, memory_config, output_tensor, dtype, _layout(*operands))
+    if memory_config is None and output_tensor is None:
+        place = _place(operands)
+        goal.config, goal.like = place or DRAM_MEMORY_CONFIG, place
+    return goal
 
 
 def _function(name: str, body: Callable[..., WideValue], served: str, doc: str, numbers: int = 0) -> None:
@@ -108,10 +124,8 @@ def where(
     numbers = not any(isinstance(x, Tensor) for x in operands[1:]) and not first.dtype.is_float
     kind = DataType.FLOAT32 if numbers and output_tensor is None else None
     goal = _goal(first, operands, memory_config, output_tensor, kind)
-    if memory_config is None and output_tensor is None:
-        goal.config = predicate.memory_config()
-        goal.like = predicate._config
-        goal.layout = predicate.layout if predicate.is_sharded() else goal.layout
+    if predicate.is_sharded() and output_tensor is None:
+        goal.layout = predicate.layout
     dtype = "float32" if kind else first._value.dtype
     chosen = [_operand(first._value, x, dtype) for x in operands[1:]]
     return finish(goal, select(predicate._value.true(), *chosen))
