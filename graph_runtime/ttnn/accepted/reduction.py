@@ -107,11 +107,24 @@ accepts(
     _TURNED,
     source=_REDUCE_OP,
 )
+
+
+def _spread(given: Given) -> str:
+    """The deviation of one element is no number, whatever its type."""
+    x = given.input_tensor
+    count = math.prod(x.shape[at] for at in _dims(given))
+    if x.dtype.name in ("BFLOAT16", "FLOAT32", "BFLOAT8_B") or not math.prod(x.shape):
+        return ""
+    if count == 1 and given.correction is not False:
+        return ""
+    return f"Only FLOAT32, BFLOAT16, and BFLOAT8_B are supported, got DataType::{x.dtype.name}"
+
+
 accepts(
     "std var",
     _WITHIN,
     _ONCE,
-    _filled("BFLOAT16 FLOAT32 BFLOAT8_B", "Only FLOAT32, BFLOAT16, and BFLOAT8_B are supported"),
+    Rule("BFLOAT16, FLOAT32, BFLOAT8_B; of one element all types", _spread),
     _SHARDS,
     source=_REDUCTION + "generic/device/welford_reduce_device_operation.cpp",
 )

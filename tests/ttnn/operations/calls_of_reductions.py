@@ -115,3 +115,10 @@ OUTSIDE |= {
     (name, "in ROW_MAJOR: shards of whole tiles"): (in_rows(name, 16), in_rows(name, 32))
     for name in ("std", "var")
 }
+OUTSIDE |= {
+    (name, "BFLOAT16, FLOAT32, BFLOAT8_B; of one element all types"): (
+        reduced(name, 0, [2, 32], "UINT16"),
+        reduced(name, 0, [1, 32], "UINT16"),
+    )
+    for name in ("std", "var")
+}

@@ -92,6 +92,8 @@ def _reduction(name: str, body: Body, served: str, empty: float) -> None:
         goal.layout = _layout(name, x, axes)
         if not math.prod(x.shape):
             return empty_result(goal, _shape(x, axes, keepdim), empty)
+        if name in ("std", "var") and not x.dtype.is_float:  # of one element, which is no number
+            return empty_result(goal, _shape(x, axes, keepdim))
         made = body(x._value, axes, keepdim, correction)
         return goal.wrap(made if scalar == 1.0 else made * float(scalar))
 
@@ -158,7 +160,7 @@ def argmax(input_tensor: WideValue, dim: int | None = None, keepdim: bool = Fals
     """The index, uint32, of the greatest element along a dimension or in the whole tensor; of equal elements
     the first counts."""
     handle, rank = input_tensor, len(input_tensor.shape)
-    if not handle.size and goal.into is None:
+    if not handle.size and goal.into is None and dim is not None:
         sizes = [1 if at == dim % rank else size for at, size in enumerate(handle.shape)]
         goal.dtype = DataType.UINT32
         return empty_result(goal, sizes if keepdim else sizes[: dim % rank] + sizes[dim % rank + 1 :])
