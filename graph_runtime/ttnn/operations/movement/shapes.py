@@ -199,6 +199,8 @@ def spread(x: Tensor, shape: Sequence[int], times: Sequence[int], goal: Target) 
     if spec is None or not goal.inherited:
         return
     changed = [at for at, n in enumerate(times) if n != 1 and shape[at] * n > shape[at]]
+    if not changed:
+        return
     made = [n * size for n, size in zip(times, shape, strict=True)]
     tiles, kind = x.layout is Layout.TILE, config.memory_layout
     rows, columns = matrix(made, x.layout)
