@@ -15,7 +15,7 @@ rows and group_norms, softmaxes, reductions, lookups, resizing, elementwise, mov
 movement has the steps of operations that run several card programs.
 """
 
-from .attention import attention, concatenated_heads, created_heads, scaled_mask, split_heads
+from .attention import CAUSAL, attention, concatenated_heads, created_heads, scaled_mask, split_heads
 from .buffers import CardOperand, CardProgram, CardStage, CircularBuffer, HeldTensor, peak
 from .convolutions import Convolution, convolution
 from .elementwise import binary, ternary, unary
@@ -41,6 +41,7 @@ from .rows import layer_norm, sharded_layer_norm
 from .softmaxes import Exponents, sharded_softmax, softmax, softmax_of_columns, softmax_of_planes
 
 __all__ = [
+    "CAUSAL",
     "CardOperand",
     "CardProgram",
     "CardStage",

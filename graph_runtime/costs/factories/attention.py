@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .buffers import BF16, CardOperand, CardProgram, CircularBuffer, ceil_div, tile_bytes, tiles
 
+CAUSAL = "causal"
 _COUNTS = 3
 
 
@@ -14,15 +15,16 @@ def attention(
     result: CardOperand,
     chunks: tuple[int, int],
     cores: int,
-    causal: bool = False,
     mask: str = "",
     blackhole: bool = False,
 ) -> CardProgram:
     """The card program of attention (transformer/sdpa/device/sdpa_program_factory.cpp, with sums in 16 bits;
     sizes as ttnn 0.81.1 opens them). ``chunks``: (elements of a chunk of queries, elements of a chunk of
-    keys). ``cores``: number of cores that share the chunks. ``mask``: the format of the mask, "" if there is
-    none. ``blackhole``: whether the board is one; it then counts chunks that come in pairs."""
+    keys). ``cores``: number of cores that share the chunks. ``mask``: the format of the mask, CAUSAL for one
+    that follows from positions, "" if there is none. ``blackhole``: whether the board is one; it then counts
+    chunks that come in pairs."""
     rows, cols = (ceil_div(size, 32) for size in chunks)
+    causal = mask == CAUSAL
     deep, wide, middle = q.matrix[1], v.matrix[1], tile_bytes(BF16)
     size, queries = rows * cols, ceil_div(tiles(q.shape[-2]), rows)
     buffers = [
@@ -33,7 +35,7 @@ def attention(
     pairs = causal and queries % 2 == 0
     buffers.append(CircularBuffer("counts", _COUNTS if blackhole and pairs else 0, 32))
     padded = tiles(q.shape[-2]) % rows != 0 or k.shape[-2] % (cols * 32) != 0
-    if mask:
+    if mask and not causal:
         buffers.append(CircularBuffer("mask", size * 2, tile_bytes(mask)))
     elif causal or padded:
         buffers.append(CircularBuffer("mask", 2 if causal or k.shape[-2] % 32 else 1, middle))

@@ -65,7 +65,7 @@ DECLINED: dict[str, str] = {
         "experimental.prepare_w0_w1_tensor_for_moe_compute experimental.prepare_w0_w1_tensor_with_bias "
         "experimental.prepare_w2_tensor_for_moe_compute experimental.prepare_w2_tensor_with_bias"
     ),
-    "no kernel serves it": (
+    "it has no kernel here": (
         "prepare_grid_sample_grid cdist isin intimg transformer.windowed_scaled_dot_product_attention "
         "kv_cache.zero_cache_range experimental.can_use_fused_msda_from_offsets_l1_value"
     ),
@@ -74,15 +74,15 @@ DECLINED: dict[str, str] = {
         "experimental.deepseek_prefill.per_token_cast_back "
         "experimental.deepseek_prefill.per_token_cast_to_fp8"
     ),
-    "the order of its weights in a card's DRAM banks is not published": (
+    "it takes weights in an order of a card's DRAM banks that is not published": (
         "experimental.moe_gpt experimental.deepseek.mla.matmul_wo experimental.deepseek.moe.moe_gate_mm"
     ),
-    "the release's words do not say all that it computes": (
+    "it computes more than the release's words say": (
         "experimental.deepseek.moe.deepseek_moe_gate experimental.deepseek.moe.generalized_moe_gate "
         "experimental.deepseek_prefill.csa_compressor experimental.deepseek_prefill.mhc_split_sinkhorn "
         "experimental.deepseek_prefill.moe_fused_swiglu experimental.kda.prepare_chunk_recurrence"
     ),
-    "its parts of a sequence go over the links between chips": (
+    "it sends parts of a sequence over the links between chips": (
         "experimental.kda.qkv_causal_conv1d_silu_with_carry experimental.kda.select_final_carry"
     ),
 }

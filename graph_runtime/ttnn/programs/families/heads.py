@@ -23,9 +23,8 @@ def _attention(call: Call) -> list[CardStage] | None:
     if call.wide(False):
         return None
     mask = call.format("attn_mask")
-    ran = factories.attention(
-        q, k, v, call.made, chunks, cores, call.get("is_causal", True), mask, call.board.blackhole
-    )
+    causal = factories.CAUSAL if call.get("is_causal", True) else ""
+    ran = factories.attention(q, k, v, call.made, chunks, cores, causal or mask, call.board.blackhole)
     stages = [CardStage(ran)]
     if mask:
         stages.insert(0, CardStage(factories.scaled_mask(operand(call.values["attn_mask"])), last=False))
