@@ -31,22 +31,22 @@ ABOVE = {
         "f32": 67,  # what ttnn's programs take of L1 for it, what an error bound tries, sums of convolutions
         "f64": 12,
         "f16": 10,
-        "bf16": 29,  # likewise; what a product takes of which a host stores the weight so, images, states
+        "bf16": 30,  # likewise, and of sums; what products take whose weight a host stores so, images, states
         "int8": 28,  # torch's product of bytes takes no others; panels of a recurrent cell's bytes
         "int16": 17,
-        "int32": 43,  # sums of bytes, by tiles too
+        "int32": 46,  # sums of bytes, by tiles too; what ttnn's SFPU compares, wraps and casts first
         "int64": 18,
-        "uint8": 18,  # what MatMulNBits' weights must be
-        "uint16": 12,
-        "uint32": 17,  # ttnn's unary functions of it
+        "uint8": 19,  # what MatMulNBits' weights must be
+        "uint16": 13,  # likewise
+        "uint32": 22,  # ttnn's functions of it, and card programs that cast it
         "uint64": 6,
         "bool": 34,  # what & and | of Values ask
         "bfp8_b": 7,  # read and written in loops of their own, for speed; what search and error bounds try
-        "bfp4_b": 7,  # the masks of ttnn's attention
+        "bfp4_b": 6,  # the masks of ttnn's attention
         "bfp2_b": 4,  # its name in ttnn-visualizer
     },
     "kind": {"cpu": 5, "tt": 8, "null": 5},
-    "board": {"wormhole_b0": 4},  # ttnn asks for it by name
+    "board": {"wormhole_b0": 4, "p150": 2},  # ttnn asks for the one by name, opens fewer columns of the other
     "command": {},
 }
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from ...base.dtypes import FORMATS
 from ...base.machine.layout import DRAM, L1, TILE, TILE_DIM
 
-BF16, F32 = "bf16", "f32"
+BF16, F32, BFP8, BFP4 = "bf16", "f32", "bfp8_b", "bfp4_b"
+BLOCKS = (BFP8, BFP4)
 
 
 def ceil_div(size: int, by: int) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ....base.machine.layout import TILE
-from ..buffers import BF16, CardOperand, CardProgram, ceil_div, round_up
+from ..buffers import BF16, BFP8, CardOperand, CardProgram, ceil_div, round_up
 from .steps import L1_ALIGNED, Board, Steps, UnknownForm, element_size, opened, padded
 from .tiling import fill_padding, typecast
 
@@ -28,7 +28,7 @@ def with_padding(
     x = fill_padding(steps, x)
     if len(x.shape) == 1 or padded(x) == padded(made):
         return x
-    blocks = x.format == "bfp8_b"
+    blocks = x.format == BFP8
     if blocks:
         x = typecast(steps, x, replace(x, format=BF16))
     target = replace(made, format=BF16) if blocks else made

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ....base.machine.layout import DRAM, TILE
-from ..buffers import CardOperand, CardProgram
+from ..buffers import BFP8, CardOperand, CardProgram
 from .relocations import to_memory
 from .steps import Board, Steps, UnknownForm, element_size, opened
 from .tiling import in_rows, to_rows, to_tiles
@@ -30,7 +30,7 @@ def repeated(steps: Steps, x: CardOperand, times: Sequence[int], made: CardOpera
     rows = x.layout == TILE and any(s % 32 for s in ends) and max(times[-2:]) > 1
     if _in_shards(x, times, made):
         return steps.run(_older_repeat(x, times[-1] > 1, 1), made)
-    if rank > 4 or (x.format in ("bfp8_b",) and (rows or x.layout != TILE)):
+    if rank > 4 or (x.format == BFP8 and (rows or x.layout != TILE)):
         return _older(steps, x, times, made)
     return _generated(steps, x, times, made, rows)
 

@@ -9,13 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from ....base.machine.layout import DRAM, TILE
-from ..buffers import BF16, CardOperand, CardProgram
+from ..buffers import BF16, BLOCKS, CardOperand, CardProgram
 from .relocations import same_place, sharded, to_memory, unsharded
 from .steps import L1_ALIGNED, Board, Steps, UnknownForm, element_size, opened
 from .tiling import fill_padding, typecast
 
 _SLOTS = 8  # rows of a result that a core writes before it waits, if rows are not aligned
-_BLOCKS = ("bfp8_b", "bfp4_b")
 
 
 def reshaped(steps: Steps, x: CardOperand, made: CardOperand) -> CardOperand:
@@ -26,7 +25,7 @@ def reshaped(steps: Steps, x: CardOperand, made: CardOperand) -> CardOperand:
     if x.layout != TILE:
         return _reshaped_rows(steps, x, made)
     plain = replace(made, scheme="", shard=(0, 0), cores=(0, 0), turned=False)
-    blocks = x.format in _BLOCKS
+    blocks = x.format in BLOCKS
     if x.sharded and (not made.sharded or blocks):
         whole = CardOperand(x.shape, x.format, x.layout, x.memory)
         x = steps.run(unsharded(x, whole, steps.board), whole)

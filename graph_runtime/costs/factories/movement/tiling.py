@@ -6,7 +6,17 @@ import math
 from dataclasses import replace
 
 from ....base.machine.layout import ROW_MAJOR, TILE
-from ..buffers import BF16, CardOperand, CardProgram, CircularBuffer, ceil_div, tile_bytes, tiles
+from ..buffers import (
+    BF16,
+    BFP8,
+    BLOCKS,
+    CardOperand,
+    CardProgram,
+    CircularBuffer,
+    ceil_div,
+    tile_bytes,
+    tiles,
+)
 from ..moves import tilized, untilized
 from .steps import Board, Steps, UnknownForm, opened, padded
 
@@ -21,7 +31,7 @@ def is_whole(x: CardOperand) -> bool:
 
 def in_rows(x: CardOperand) -> CardOperand:
     """The tensor in rows. Block formats become bf16."""
-    format = BF16 if x.format in ("bfp8_b", "bfp4_b") else x.format
+    format = BF16 if x.format in BLOCKS else x.format
     return replace(x, layout=ROW_MAJOR, format=format)
 
 
@@ -41,7 +51,7 @@ def to_rows(steps: Steps, x: CardOperand, made: CardOperand, direct: bool = Fals
     """Steps of to_layout to rows, or of untilize if ``direct`` (data_movement/untilize/untilize.cpp): bf16
     and bfp8 that are not sharded go to the generated kernels, if these take the tensor's padding."""
     whole, plain = is_whole(x), not x.sharded and not made.sharded
-    if plain and (whole or (direct and x.format == BF16)) and x.format in (BF16, "bfp8_b"):
+    if plain and (whole or (direct and x.format == BF16)) and x.format in (BF16, BFP8):
         return steps.run(_codegen(x, made, steps.board), made)
     _check_width(x, x, steps.board)
     if whole:
@@ -113,7 +123,7 @@ def fill_padding(steps: Steps, x: CardOperand) -> CardOperand:
     masks = sum(bool(size % 32) for size in (1, *x.shape)[-2:])
     if not masks:
         return x
-    blocks = x.format in ("bfp8_b", "bfp4_b")
+    blocks = x.format in BLOCKS
     found = typecast(steps, x, replace(x, format=BF16)) if blocks else x
     tile = found.tile
     steps.run(opened("fill padding", ("in", 2, tile), ("masks", masks, tile), ("out", 2, tile)), None)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ....base.machine.layout import L1, TILE
-from ..buffers import BF16, CardOperand, CardProgram, CircularBuffer, round_up
+from ..buffers import BF16, BFP8, CardOperand, CardProgram, CircularBuffer, round_up
 from .relocations import to_memory
 from .steps import Board, Steps, UnknownForm, element_size, opened
 from .tiling import typecast
@@ -33,7 +33,7 @@ def permuted(steps: Steps, x: CardOperand, dims: Sequence[int], made: CardOperan
     missing = max(0, 4 - rank)
     order = (*range(missing), *(d + missing for d in dims))
     x = replace(x, shape=of_rank_4(x.shape))
-    cast = x.format == "bfp8_b" and not x.sharded and order not in ((0, 1, 3, 2), (1, 0, 2, 3), (1, 0, 3, 2))
+    cast = x.format == BFP8 and not x.sharded and order not in ((0, 1, 3, 2), (1, 0, 2, 3), (1, 0, 3, 2))
     target = replace(made, shape=turned_shape(x.shape, order)) if cast else made
     if cast:
         x = typecast(steps, x, replace(x, format=BF16))
@@ -58,7 +58,7 @@ def transposed(steps: Steps, x: CardOperand, first: int, second: int, made: Card
     order[first], order[second] = order[second], order[first]
     ones = x.shape[first] == x.shape[second] == 1 and (x.layout != TILE or max(first, second) < rank - 2)
     if first == second or ones:
-        wide = x if x.format != "bfp8_b" else typecast(steps, x, replace(x, format=BF16))
+        wide = x if x.format != BFP8 else typecast(steps, x, replace(x, format=BF16))
         return x if wide is x else typecast(steps, wide, made)
     full = of_rank_4(x.shape)
     swap = tuple(order) if rank > 4 else (*range(4 - rank), *(d + 4 - rank for d in order))
@@ -67,7 +67,7 @@ def transposed(steps: Steps, x: CardOperand, first: int, second: int, made: Card
     x = replace(x, shape=full)
     if x.sharded:
         return _turned_shards(steps, x, swap, made)
-    if x.format == "bfp8_b" and _SWAPS[swap] == "hc":
+    if x.format == BFP8 and _SWAPS[swap] == "hc":
         x = typecast(steps, x, replace(x, format=BF16))
         bf16 = _swapped(steps, x, "hc", replace(made, format=BF16))
         return typecast(steps, bf16, made)

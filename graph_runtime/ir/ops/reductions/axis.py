@@ -246,7 +246,7 @@ define(
         ),
         *per_dtype(rules.NUMBERS[1:], (3, 33), {"k": 7, "dtype": "int32"}, nmse=rules.MOVED),
         *per_dtype(
-            rules.NUMBERS[1:], (3, 140), {"k": 140, "dtype": "int32"}, nmse=rules.MOVED, name="many_{}"
+            rules.NUMBERS[1:], (3, 140), {"k": 140, "dtype": "int32"}, nmse=rules.MOVED, name="many_of_{}"
         ),
     ),
 )

@@ -10,7 +10,7 @@ from ....base.dtypes import FORMATS
 from ....base.machine.layout import ROW_MAJOR, TILE
 from ....costs import factories
 from ....costs.factories import CardOperand, CardProgram, CardStage
-from ....costs.factories.buffers import BF16, F32
+from ....costs.factories.buffers import BF16, BLOCKS, F32
 from ....costs.factories.movement import Steps, UnknownForm, cloned, to_rows, to_tiles
 from ...tensors.tensor import Tensor
 from ..call import Call, operand
@@ -20,7 +20,7 @@ _BY_BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "b
 _OF_ONE = (*_NUMBERED, *_BY_BITS, "logical_left_shift")
 _SEVERAL = ("multigammaln", "polyval", "unary_chain")  # run several card programs, or as many as asked
 _SEVERAL_OF_TWO = ("bcast", "bias_gelu", "div_no_nan", "floor_div", "isclose")
-_FLOATS = ("f32", "bf16", "bfp8_b", "bfp4_b")
+_FLOATS = (F32, BF16, *BLOCKS)
 
 
 def _bare(name: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from ....base.machine.layout import TILE
 from ....costs import factories
 from ....costs.factories import CardOperand, CardProgram, CardStage, HeldTensor
-from ....costs.factories.buffers import tiles
+from ....costs.factories.buffers import BF16, BFP8, F32, tiles
 from ....costs.factories.movement import (
     Steps,
     UnknownForm,
@@ -26,7 +26,7 @@ from ....costs.factories.movement import (
 from ..call import Call, operand
 from ..stepped import stages_by
 
-_PLANES_ADDED = ("bf16", "bfp8_b")  # formats of which ttnn adds planes up without transposing them
+_PLANES_ADDED = (BF16, BFP8)  # formats of which ttnn adds planes up without transposing them
 
 
 def _matrix(x: CardOperand) -> CardOperand:
@@ -59,7 +59,7 @@ def _finish(steps: Steps, x: CardOperand) -> None:
 
 def _reduced(call: Call, steps: Steps, x: CardOperand) -> None:
     name = call.name
-    if x.sharded or not x.shape or (name == "min" and x.format in ("bfp8_b", "uint32")):
+    if x.sharded or not x.shape or (name == "min" and x.format in (BFP8, "uint32")):
         raise UnknownForm  # of these formats, minima are maxima of negated values
     now = _matrix(x)
     rank, wide = len(now.shape), call.wide(True)
@@ -69,11 +69,11 @@ def _reduced(call: Call, steps: Steps, x: CardOperand) -> None:
     both = {rank - 1, rank - 2} <= set(dims) and len(x.shape) > 1
     if x.layout == TILE:
         now = fill_padding(steps, now)
-    elif adds or name not in ("sum", "mean") or x.format not in ("bf16", "f32") or (rank == 2 and both):
+    elif adds or name not in ("sum", "mean") or x.format not in (BF16, F32) or (rank == 2 and both):
         now = to_tiles(steps, now, replace(now, layout=TILE))
     if adds:
         now, planes = _planes_added(steps, now, planes), []
-    wider = "f32" if name == "sum" and x.format == "bf16" and both and now.layout == TILE else ""
+    wider = F32 if name == "sum" and x.format == BF16 and both and now.layout == TILE else ""
     kept = now  # ttnn holds it until the last card program
     if rank - 1 in dims:
         now = _one_reduced(call, steps, now, rank - 1, wide, wider, kept)
@@ -165,7 +165,7 @@ def _varied(call: Call, steps: Steps, x: CardOperand) -> None:
 
 def _multiplied(call: Call, steps: Steps, x: CardOperand) -> None:
     rank, whole = len(x.shape), call.get("dim") is None or len(x.shape) < 2
-    if x.sharded or x.layout != TILE or x.format not in ("bf16", "f32") or not 0 < rank <= 4:
+    if x.sharded or x.layout != TILE or x.format not in (BF16, F32) or not 0 < rank <= 4:
         raise UnknownForm
     if whole and x.on_l1:
         raise UnknownForm

@@ -9,6 +9,7 @@ from typing import Any
 from ....base.machine.layout import L1, TILE
 from ....costs import factories
 from ....costs.factories import CardOperand, CardProgram
+from ....costs.factories.buffers import F32
 from ....costs.factories.movement import Steps, UnknownForm, to_tiles
 from ...memory.cores import coord
 from .. import configs as kc
@@ -36,7 +37,7 @@ def _softmax(call: Call, x: CardOperand) -> CardProgram | None:
     stable = bool(call.get("numeric_stable", "scale" not in call.name and not in_place))
     config, wide = call.get("program_config"), call.wide(True)
     if isinstance(config, kc.SoftmaxShardedMultiCoreProgramConfig):
-        grid, wide = coord(config.compute_with_storage_grid_size), call.wide(x.format == "f32")
+        grid, wide = coord(config.compute_with_storage_grid_size), call.wide(x.format == F32)
         return factories.sharded_softmax(
             x, config.block_h, config.block_w, wide, stable, _mask(call), grid.x * grid.y
         )
