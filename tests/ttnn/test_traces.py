@@ -30,6 +30,27 @@ def test_a_trace_is_replayed_on_the_same_memory(device):
         ttnn.execute_trace(device, trace, cq_id=0)
 
 
+def test_a_result_on_its_operands_memory_is_made_anew_by_a_replay(device):
+    x = ttnn.ones((32, 32), layout=ttnn.TILE_LAYOUT, device=device)
+
+    def steps():
+        doubled = x * 2.0
+        same = ttnn.to_memory_config(doubled, doubled.memory_config())
+        doubled.deallocate()
+        made = same + 1.0
+        same.deallocate()
+        return made
+
+    steps()
+    trace = ttnn.begin_trace_capture(device, cq_id=0)
+    made = steps()
+    ttnn.end_trace_capture(device, trace, cq_id=0)
+    fresh = ttnn.from_torch(np.full((32, 32), 4.0, np.float32), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT)
+    ttnn.copy_host_to_device_tensor(fresh, x)
+    ttnn.execute_trace(device, trace, cq_id=0, blocking=True)
+    assert (made.to_numpy() == 9).all()
+
+
 def test_a_trace_may_free_what_it_makes(device):
     old = np.arange(64, dtype=np.float32)[None].repeat(3072, 0)
     x = ttnn.from_torch(old, ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)

@@ -152,6 +152,11 @@ def copied(tensor: Tensor) -> Tensor:
     return _done(duplicate, tensor)
 
 
+def shared(tensor: Tensor) -> Tensor:
+    """Another tensor on the same memory."""
+    return _done(Tensor.alias, tensor)
+
+
 def overwrite(target: Tensor, source: Tensor) -> None:
     """Write the values of ``source`` into the memory of ``target``, which has the same type, after the
     readers of ``target`` have finished."""

@@ -19,6 +19,7 @@ from ...base.machine.layout import DRAM, TILE, pages
 from ...base.machine.layout import Layout as Placed
 from ...run.tensors.arrays import array, empty
 from ...run.tensors.tensor import Tensor as Handle
+from ..devices import kernels
 from ..devices.memory_views import get_dram_alignment, get_l1_alignment
 from ..devices.mesh_device import MeshDevice
 from ..devices.recorder import BANK_ADDRESS
@@ -89,7 +90,7 @@ class Tensor:
         """Another tensor on the same memory: each is deallocated for itself, the memory with the last of them
         or by force."""
         made = Tensor.of(
-            self._handle.alias(),
+            kernels.shared(self._handle),
             self.dtype,
             self.layout,
             self._config,
