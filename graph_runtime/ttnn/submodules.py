@@ -202,6 +202,7 @@ def _tools(found: Callable[[str], Any]) -> dict[str, ModuleType]:
         "graph_tracer_utils": ("text of graphs", _graph_text),
         "database": ("reports of calls", _database),
         "model_preprocessing": ("parameters of torch modules", _preprocessing),
+        "dot_access": ("dicts with attributes", _dot_access),
     }
     return {name: _Later(name, doc, partial(whole, name, load)) for name, (doc, load) in loads.items()}
 
@@ -216,6 +217,12 @@ def _preprocessing() -> dict[str, Any]:
     from .parameters import cache, modules
 
     return _public(cache, modules)
+
+
+def _dot_access() -> dict[str, Any]:
+    from .parameters.cache import ParameterDict, make_dot_access_dict
+
+    return {"DotAccessDict": ParameterDict, "make_dot_access_dict": make_dot_access_dict}
 
 
 def _graph() -> dict[str, Any]:

@@ -4,10 +4,11 @@ Wormhole, a graph capture without dispatch) beside ours."""
 from __future__ import annotations
 
 import pytest
-import torch
 
 import graph_runtime.compat.ttnn as ttnn
 from graph_runtime.ttnn.devices.mesh_device import use_board
+
+torch = pytest.importorskip("torch")
 
 _DTYPES = {
     "bf16": ttnn.bfloat16,

@@ -62,10 +62,19 @@ MaxPool2dArgs, GroupNormArgs = _kind("MaxPool2dArgs", "max_pool2d"), _kind("Grou
 
 def make_parameter_dict(dictionary: Mapping[Any, Any]) -> ParameterDict:
     """A ParameterDict with the contents of nested dicts."""
-    if isinstance(dictionary, ParameterDict):
+    return make_dot_access_dict(dictionary)
+
+
+def make_dot_access_dict(dictionary: Any, *, ignore_types: type | tuple[type, ...] | None = None) -> Any:
+    """As make_parameter_dict; a dict of ``ignore_types`` stays as it is."""
+    if isinstance(dictionary, ParameterDict) or isinstance(dictionary, ignore_types or ()):
         return dictionary
-    inner = {k: make_parameter_dict(v) for k, v in dictionary.items() if isinstance(v, dict)}
-    return ParameterDict({**dictionary, **inner})
+    made = {
+        k: make_dot_access_dict(v, ignore_types=ignore_types)
+        for k, v in dictionary.items()
+        if isinstance(v, dict)
+    }
+    return ParameterDict({**dictionary, **made})
 
 
 def _git_hash() -> str:

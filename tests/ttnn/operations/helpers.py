@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import torch
+import pytest
 
 from graph_runtime.compat import ttnn
+
+torch = pytest.importorskip("torch")
 
 TILE, ROWS = ttnn.TILE_LAYOUT, ttnn.ROW_MAJOR_LAYOUT
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
-import torch
 
 from graph_runtime.compat import ttnn
 
 from .helpers import ROWS, close, drawn, got, put
+
+torch = pytest.importorskip("torch")
 
 E = ttnn.experimental
 

@@ -6,11 +6,12 @@ import enum
 import math
 
 import pytest
-import torch
 
 from graph_runtime.compat import ttnn
 
 from .helpers import ROWS, close, drawn, got, number, put
+
+torch = pytest.importorskip("torch")
 
 E, P, T = ttnn.experimental, ttnn.experimental.deepseek_prefill, ttnn.transformer
 BF16 = ttnn.bfloat16

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from graph_runtime.compat import ttnn
+
+torch = pytest.importorskip("torch")
 
 pytestmark = pytest.mark.core
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from graph_runtime.compat import ttnn
 
 from .helpers import close, drawn, got, put
+
+torch = pytest.importorskip("torch")
 
 E = ttnn.experimental
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from graph_runtime.compat import ttnn
 
 from .helpers import ROWS, close, drawn, got, number, put
+
+torch = pytest.importorskip("torch")
 
 T, K = ttnn.transformer, ttnn.experimental.kda
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from graph_runtime.compat import ttnn
 
 from .helpers import ROWS, TILE, close, drawn, got, put
+
+torch = pytest.importorskip("torch")
 
 E = ttnn.experimental
 F = torch.nn.functional
