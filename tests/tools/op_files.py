@@ -42,6 +42,7 @@ _OTHER_WORDS: dict[str, tuple[str, ...]] = {
     "graph_runtime/base/machine/descriptors.py": ("tile",),  # a layout
     "graph_runtime/base/machine/layout.py": ("tile",),
     "graph_runtime/costs/buda.py": _ALL,  # of cycles
+    "graph_runtime/costs/factories/elementwise.py": _ALL,  # functions of ttnn
     "graph_runtime/costs/formulas.py": _ALL,
     "graph_runtime/costs/links.py": ("where",),  # of a link
     "graph_runtime/costs/opmodel.py": _ALL,

@@ -49,6 +49,9 @@ common_utils.extract_test_fn = lambda: (
     None
 )  # it walks the stack for each entry, for texts that are not printed
 _DISTINCT = frozenset({"kthvalue", "topk"})  # of equal values they may name any
+_STABLE = frozenset(
+    {"argsort", "sort"}
+)  # of more than a few equal values, unless they are asked for the first
 _TOLERANCE = {torch.bfloat16: 3e-2, torch.float16: 3e-3, torch.float32: 2e-5, torch.float64: 1e-9}
 
 
@@ -209,6 +212,9 @@ def _samples(info: Any, dtype: torch.dtype, most: int, grad: bool) -> Iterator[A
             for sample in islice(info.sample_inputs("cpu", dtype, requires_grad=grad), most):
                 if info.name in _DISTINCT and sample.input.numel() <= 256:
                     sample.input = _distinct(sample.input)
+                if info.name in _STABLE:
+                    named = dict(zip(("dim", "descending"), sample.args, strict=False))
+                    sample.args, sample.kwargs = (), {"stable": True, **named, **sample.kwargs}
                 yield sample
         except StopIteration:  # torch's own generator is for other devices
             return

@@ -142,6 +142,15 @@ def test_windows_chunks_and_two_sequences(device):
     assert np.allclose(np.concatenate([first.to_numpy(), second.to_numpy()], 2), wanted, atol=3e-2)
 
 
+def test_heads_of_queries_alone(device):
+    x = np.random.default_rng(0).standard_normal((1, 1, 64, 256)).astype(np.float32)
+    queries, keys, values = ttnn.experimental.nlp_create_qkv_heads(
+        put(device, x), num_heads=4, num_kv_heads=0
+    )
+    assert queries.shape == [1, 4, 64, 64]
+    assert keys.shape == values.shape == [1, 0, 64, 64]
+
+
 def test_heads_of_a_token(device):
     x = drawn(1, 1, 8, (4 + 2 * 2) * 32)
     q, k, v = ttnn.experimental.nlp_create_qkv_heads_decode(put(device, x), num_heads=4, num_kv_heads=2)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.ops.reductions.axis import MOST_KEPT
 from .args import KernelArg, KernelCall, Moves, cut, moves, steps
 
 _WINDOW, _PLANES = 512, 12  # columns in L1 at a time (reduce.h); bits of axes 2 and 3 of NCHW
@@ -41,10 +42,23 @@ def _topk(call: KernelCall) -> Moves:
     """Moves of topk. Along the last axis, a row is read in windows, and its k results are written at once;
     along another axis, 32 columns are read at a time."""
     x, out = call.args
+    if out.shape and out.shape[call.words[0]] > MOST_KEPT:
+        return _sorted_lines(call)
     last = call.words[0] >= len(x.shape) - 1
     windows = steps(x.view[2], _WINDOW if last else 32)
     read = x.touched(np.ones(x.view[0], np.int64), steps(x.view[1], 32), windows)
     made = [moves([], to, max(out.view[2], 1) if last else 32) for to in (out, *call.others)]
+    return Moves([read, *(m.reads[0] for m in made)], made[0].writes, [m.writes for m in made[1:]])
+
+
+def _sorted_lines(call: KernelCall) -> Moves:
+    """Moves of topk by sorting: panels of the whole input are read, then panels of each output written
+    (topk.h)."""
+    x, out = call.args
+    tiled = any(a.tiled for a in (*call.args, *call.others))
+    height, width = cut(tiled, x.view[2], 1)
+    read = x.touched(np.ones(x.view[0], np.int64), steps(x.view[1], height), steps(x.view[2], width))
+    made = [moves([], to, cut(tiled, to.view[2], 1)[1]) for to in (out, *call.others)]
     return Moves([read, *(m.reads[0] for m in made)], made[0].writes, [m.writes for m in made[1:]])
 
 
@@ -111,6 +125,5 @@ REDUCTIONS: dict[str, Callable[[KernelCall], Moves]] = {
     "reduce": _reduce,
     "arg": _arg,
     "topk": _topk,
-    "topk_sorted": _topk,
     "global_pool": _global_pool,
 }

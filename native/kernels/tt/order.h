@@ -1,8 +1,8 @@
-/* order.h: argmax, argmin, cumsum and topk: what goes along one axis.
+/* order.h: argmax, argmin and cumsum: what goes along one axis.
  *
  * The contract is that of ir/ops/reductions/axis.py; indices are int32 here.
  * Thread: any.
- * defines: gr_tt_argmax, gr_tt_argmin, gr_tt_cumsum, gr_tt_topk
+ * defines: gr_tt_number, gr_tt_argmax, gr_tt_argmin, gr_tt_cumsum
  */
 #ifndef GR_TT_ORDER_H
 #define GR_TT_ORDER_H
@@ -137,146 +137,6 @@ static inline int32_t gr_tt_cumsum(const gr_call *call) {
     panels.view.outer /= job.steps;
   }
   return gr_tt_run_panels(call, &panels, 3 * bytes, gr_tt_cumsum_panel, &job);
-}
-
-/* ---------------------------------------------------------------- topk */
-
-typedef struct gr_tt_topk_job {
-  gr_tt_view in, values, indices;
-  int64_t k, lines;          /* lines of 32 rows in a plane */
-  int64_t n, inner;          /* not the last axis: its length, and the planes from one element to the next, 0 for rows */
-  int64_t across;            /* units beside each other, 32 columns each; 1: a unit has whole rows */
-  int largest, total, keep;  /* total: floats by IEEE 754's totalOrder */
-} gr_tt_topk_job;
-
-static inline int64_t gr_tt_total_order(double x) {
-  int64_t bits;
-  memcpy(&bits, &x, sizeof bits);
-  return bits < 0 ? bits ^ INT64_MAX : bits;
-}
-
-/* Whether x comes before y, which lies before it in the tensor: not if they are equal. NaN is the greatest, unless
- * total. */
-static inline int gr_tt_topk_before(const gr_tt_topk_job *job, double x, double y) {
-  int largest = job->largest;
-  if (job->total) {
-    int64_t p = gr_tt_total_order(x), q = gr_tt_total_order(y);
-    return largest ? p > q : p < q;
-  }
-  if (x != x || y != y) return largest ? x != x && y == y : x == x && y != y;
-  return largest ? x > y : x < y;
-}
-
-/* Element `at` of a row goes to its place among the `kept` best of those before it, whose last one falls out when
- * there are k; the number that are kept then. */
-static inline int64_t gr_tt_topk_insert(const gr_tt_topk_job *job, uint32_t word, int64_t at, int64_t kept,
-                                        uint32_t *values, uint32_t *indices) {
-  double x = gr_tt_number(job->in.arg, word);
-  if (kept == job->k && !gr_tt_topk_before(job, x, gr_tt_number(job->in.arg, values[kept - 1])))
-    return kept;
-  int64_t place = kept < job->k ? kept++ : kept - 1;
-  for (; place > 0; --place) {
-    if (!gr_tt_topk_before(job, x, gr_tt_number(job->in.arg, values[place - 1]))) break;
-    values[place] = values[place - 1];
-    indices[place] = indices[place - 1];
-  }
-  values[place] = word;
-  indices[place] = (uint32_t)at;
-  return kept;
-}
-
-/* Up to 32 rows. */
-static inline int32_t gr_tt_topk_unit(const gr_tt_core *c, const void *ctx, int64_t unit) {
-  const gr_tt_topk_job *job = (const gr_tt_topk_job *)ctx;
-  uint32_t *values = (uint32_t *)(void *)c->space, *indices = values + 32 * job->k, *x = indices + 32 * job->k;
-  gr_tt_rect at = {.plane = unit / job->lines, .r0 = unit % job->lines * 32};
-  int64_t kept[32] = {0};
-  at.nr = gr_tt_lesser(32, job->in.rows - at.r0);
-  for (at.c0 = 0; at.c0 < job->in.cols; at.c0 += GR_TT_WINDOW) {
-    at.nc = gr_tt_lesser(GR_TT_WINDOW, job->in.cols - at.c0);
-    GR_TT_TRY(gr_tt_load(c, &job->in, at, x, GR_TT_WINDOW));
-    for (int64_t r = 0; r < at.nr; ++r)
-      for (int64_t j = 0; j < at.nc; ++j)
-        kept[r] = gr_tt_topk_insert(job, x[r * GR_TT_WINDOW + j], at.c0 + j, kept[r], values + r * job->k,
-                                    indices + r * job->k);
-  }
-  at.c0 = 0;
-  at.nc = job->k;
-  GR_TT_TRY(gr_tt_store(c, &job->values, at, values, job->k, job->keep));
-  return gr_tt_store(c, &job->indices, at, indices, job->k, 0);
-}
-
-/* Along another axis each element of a block of 32 columns, and where planes are the axis of 32 rows, has a list of
- * its own. The i-th rectangle of the block, of an input whose axis has n elements or an output of k: */
-static inline gr_tt_rect gr_tt_topk_rect(const gr_tt_topk_job *job, int64_t line, int64_t c0, int64_t n, int64_t i) {
-  gr_tt_rect at = {.plane = line, .r0 = i, .nr = gr_tt_lesser(32, n - i), .c0 = c0};
-  at.nc = gr_tt_lesser(32, job->in.cols - c0);
-  if (job->inner == 0) return at;
-  int64_t plane = line / job->lines;
-  at.plane = (plane / job->inner * n + i) * job->inner + plane % job->inner;
-  at.r0 = line % job->lines * 32;
-  at.nr = gr_tt_lesser(32, job->in.rows - at.r0);
-  return at;
-}
-
-static inline int32_t gr_tt_topk_store(const gr_tt_core *c, const gr_tt_topk_job *job, const gr_tt_view *to,
-                                       const uint32_t *lists, int64_t line, int64_t c0, uint32_t *x, int keep) {
-  for (int64_t i = 0; i < job->k; i += job->inner > 0 ? 1 : 32) {
-    gr_tt_rect at = gr_tt_topk_rect(job, line, c0, job->k, i);
-    for (int64_t r = 0; r < at.nr; ++r)
-      for (int64_t j = 0; j < at.nc; ++j)
-        x[r * 32 + j] = job->inner > 0 ? lists[(r * 32 + j) * job->k + i] : lists[j * job->k + i + r];
-    GR_TT_TRY(gr_tt_store(c, to, at, x, 32, keep));
-  }
-  return GR_OK;
-}
-
-static inline int32_t gr_tt_topk_block(const gr_tt_core *c, const gr_tt_topk_job *job, int64_t line, int64_t c0) {
-  int64_t count = (job->inner > 0 ? gr_tt_lesser(32, job->in.rows) : 1) * 32 * job->k;
-  uint32_t *values = (uint32_t *)(void *)c->space, *indices = values + count, *x = indices + count;
-  for (int64_t i = 0; i < job->n; i += job->inner > 0 ? 1 : 32) {
-    gr_tt_rect at = gr_tt_topk_rect(job, line, c0, job->n, i);
-    GR_TT_TRY(gr_tt_load(c, &job->in, at, x, 32));
-    for (int64_t r = 0; r < at.nr; ++r)
-      for (int64_t j = 0; j < at.nc; ++j) {
-        int64_t place = job->inner > 0 ? i : i + r, list = (job->inner > 0 ? r * 32 + j : j) * job->k;
-        gr_tt_topk_insert(job, x[r * 32 + j], place, gr_tt_lesser(place, job->k), values + list, indices + list);
-      }
-  }
-  GR_TT_TRY(gr_tt_topk_store(c, job, &job->values, values, line, c0, x, job->keep));
-  return gr_tt_topk_store(c, job, &job->indices, indices, line, c0, x, 0);
-}
-
-static inline int32_t gr_tt_topk_blocks(const gr_tt_core *c, const void *ctx, int64_t unit) {
-  const gr_tt_topk_job *job = (const gr_tt_topk_job *)ctx;
-  int64_t line = unit / job->across, first = job->across > 1 ? unit % job->across * 32 : 0;
-  int64_t end = job->across > 1 ? gr_tt_lesser(first + 32, job->in.cols) : job->in.cols;
-  for (int64_t c0 = first; c0 < end; c0 += 32) GR_TT_TRY(gr_tt_topk_block(c, job, line, c0));
-  return GR_OK;
-}
-
-/* gr-kernel: tt/topk */
-static inline int32_t gr_tt_topk(const gr_call *call) {
-  const gr_arg *args = call->args, *x = &args[0];
-  int32_t axis = (int32_t)call->attrs[0];
-  gr_tt_topk_job job = {.in = gr_tt_view_of(x), .values = gr_tt_view_of(&args[1]),
-                        .indices = gr_tt_view_of(&args[2]), .largest = call->attrs[1] != 0,
-                        .total = call->attrs[2] != 0, .keep = args[0].format == args[1].format, .across = 1};
-  job.k = args[1].ndim > 0 ? args[1].shape[axis] : 1;
-  job.lines = gr_tt_ceil_div(job.in.rows, 32);
-  if (job.k == 0 || job.in.outer * job.in.rows * job.in.cols == 0) return GR_OK;
-  if (axis >= x->ndim - 1)
-    return gr_tt_run(call, job.in.outer * job.lines, gr_tt_bytes(32, 2 * job.k + GR_TT_WINDOW), gr_tt_topk_unit, &job);
-  job.n = x->shape[axis];
-  int64_t lines = job.in.outer, lists = 32;
-  if (axis < x->ndim - 2) {
-    job.inner = 1;
-    for (int32_t d = axis + 1; d < x->ndim - 2; ++d) job.inner *= x->shape[d];
-    lines = job.in.outer / job.n * job.lines;
-    lists = 32 * gr_tt_lesser(32, job.in.rows);
-  }
-  if (args[1].layout == GR_TILE && args[2].layout == GR_TILE) job.across = gr_tt_ceil_div(job.in.cols, 32);
-  return gr_tt_run(call, lines * job.across, gr_tt_bytes(1, lists * 2 * job.k + 32 * 32), gr_tt_topk_blocks, &job);
 }
 
 #endif

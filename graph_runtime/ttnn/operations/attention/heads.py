@@ -26,7 +26,7 @@ class Cut:
     values, if these have a tensor of their own; ``turned``: whether the keys of the result are transposed."""
 
     def __init__(self, heads: int, groups: int | None, turned: bool):
-        self.heads, self.groups, self.turned = heads, groups or heads, turned
+        self.heads, self.groups, self.turned = heads, heads if groups is None else groups, turned
         self.shards = self.kv_shards = 1
 
     def __call__(self, x: WideValue, kv: WideValue | None) -> list[WideValue]:
