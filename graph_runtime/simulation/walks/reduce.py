@@ -40,7 +40,8 @@ def _arg(call: KernelCall) -> Moves:
 
 def _topk(call: KernelCall) -> Moves:
     """Moves of topk. Along the last axis, a row is read in windows, and its k results are written at once;
-    along another axis, 32 columns are read at a time."""
+    along another axis, 32 columns are read at a time. Where more than MOST_KEPT elements of a line are kept,
+    the lines are sorted."""
     x, out = call.args
     if out.shape and out.shape[call.words[0]] > MOST_KEPT:
         return _sorted_lines(call)

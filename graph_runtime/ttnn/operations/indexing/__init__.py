@@ -1,6 +1,6 @@
 """Elements by index, and their order.
 
-Read: elements with ranks; membership.
+Read: elements, membership.
 """
 
 from . import elements, membership  # noqa: F401  (each makes its operations)
