@@ -86,5 +86,5 @@ def execute_cpu_hoisted_function(inputs: Any, function: Callable[..., Any], mesh
 
 
 def create_global_semaphore(input_tensor: Any) -> Any:
-    """Raises Unsupported: semaphores are declined."""
-    raise Unsupported("ttnn.create_global_semaphore is not supported", op="ttnn.create_global_semaphore")
+    """Raises Unsupported: only scripts with collectives, which are declined, ask for it."""
+    raise Unsupported("utils.create_global_semaphore is not supported: it is for collectives", op="utils")
