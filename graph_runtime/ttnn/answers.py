@@ -27,6 +27,7 @@ __all__ = [
     "is_trace_capture_active",
     "layernorm_default_compute_config",
     "rmsnorm_default_compute_config",
+    "set_fabric_config",
     "start_tracy_zone",
     "stop_tracy_zone",
     "tracy_frame",
@@ -59,8 +60,19 @@ def get_num_links(mesh_device: MeshDevice, cluster_axis: int | None = None) -> i
     return 1
 
 
+_fabric = [FabricConfig.DISABLED]
+
+
 def get_fabric_config() -> FabricConfig:
-    return FabricConfig.DISABLED
+    return _fabric[0]
+
+
+def set_fabric_config(config: FabricConfig, *_: Any, **__: Any) -> None:
+    """Keep the configuration of the links between chips. Collectives read it where the release does: a ring
+    without an axis, and whether a mesh is reached in both of its axes."""
+    if not isinstance(config, FabricConfig):
+        raise TypeError(f"ttnn.set_fabric_config(): incompatible function arguments: {config!r}")
+    _fabric[0] = config
 
 
 # ---------------------------------------------------------------- one process

@@ -16,6 +16,7 @@ from ..base.version import VERSION
 from . import submodules
 from .accepted.rules import ttnn_accepts as ttnn_accepts
 from .answers import *
+from .devices.chip_mesh import *
 from .devices.chips import *
 from .devices.memory_views import *
 from .devices.mesh_device import *
@@ -31,6 +32,7 @@ from .memory.values import *
 from .memory.values import DataType, Layout, StorageType
 from .operations import (  # noqa: F401  (each makes its operations)
     attention,
+    collectives,
     complex_tensors,
     creation,
     diffusion_norms,
@@ -68,6 +70,7 @@ from .released.names import filled
 from .settings import *
 from .settings import SETTINGS
 from .tensors.distributed import *
+from .tensors.placements import *
 from .tensors.specs import *
 from .tensors.tensor import Tensor as Tensor
 from .tensors.text import *

@@ -79,7 +79,7 @@ def submodules(found: Callable[[str], Any]) -> dict[str, ModuleType]:
     named |= {"DeallocateBuffers": _deallocate, "Device": mesh_device.MeshDevice}
     named["is_grayskull"] = lambda _: False  # a name of ttnn's before 2026, which packages still ask
     made["device"] = _module("device", "devices", **named)
-    kinds = {"ClusterType": chips.ClusterType, "get_cluster_type": lambda: chips.ClusterType.N150}
+    kinds = {"ClusterType": chips.ClusterType, "get_cluster_type": lambda: mesh_device.machine().kind}
     made["cluster"] = _module("cluster", "the kind of this machine", **kinds)
     made["distributed"] = _module("distributed", "meshes", get_num_pcie_devices=opening.get_num_devices)
     registered = OPERATIONS.values()

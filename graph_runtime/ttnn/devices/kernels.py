@@ -152,6 +152,12 @@ def copied(tensor: Tensor) -> Tensor:
     return _done(duplicate, tensor)
 
 
+def sent(tensor: Tensor, device: Device) -> Tensor:
+    """A copy of the values on another device, in the same layout; it goes over the links between chips."""
+    layout = tensor.layout
+    return _done(lambda x: x.to(device, layout), tensor)
+
+
 def shared(tensor: Tensor) -> Tensor:
     """Another tensor on the same memory."""
     return _done(Tensor.alias, tensor)

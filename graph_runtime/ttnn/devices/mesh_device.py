@@ -14,6 +14,7 @@ from ...base.machine.layout import DRAM, L1
 from ..errors import Unsupported, called, called_queue, check, fatal
 from ..memory.cores import CoreCoord, CoreGrid
 from .chips import Arch, MeshShape
+from .clusters import Cluster, cluster_of
 
 __all__ = [
     "MeshDevice",
@@ -37,17 +38,23 @@ _OPENED = {"p150": "p150[cols=11]"}
 
 
 def use_board(name: str) -> None:
-    """Set the board of the devices that are opened from now on, such as "p150"; "" means the board of the
-    setting GR_TTNN_BOARD. Raises DeviceError for an unknown board."""
-    parse(f"tt:0={name}" if name else "tt:0")
+    """Set the board of the devices that are opened from now on, such as "p150", or a machine of several chips
+    such as "t3000"; "" means the setting GR_TTNN_BOARD. Raises DeviceError for an unknown name."""
+    board = cluster_of(name).board
+    parse(f"tt:0={board}" if board else "tt:0")
     _chosen["board"] = name
+
+
+def machine() -> Cluster:
+    """The chips of the machine: those of the board or cluster that is set."""
+    return cluster_of(_chosen["board"] or str(get("TTNN_BOARD")))
 
 
 def chip_of(number: int) -> Device:
     if not isinstance(number, int):
         raise TypeError(f"ttnn.open_device(): incompatible function arguments: device_id is {number!r}")
     check(number >= 0, "ttnn.open_device", f"Device id {number} is not valid")
-    board = _chosen["board"] or str(get("TTNN_BOARD"))
+    board = machine().board
     try:
         return parse(f"tt:{number}={_OPENED.get(board, board)}" if board else f"tt:{number}")
     except DeviceError as error:
@@ -88,6 +95,7 @@ class MeshDevice:
         self.capture: tuple[int, int] | None = None
         self.traces: set[int] = set()
         self.warned_of_traces = False
+        self.mesh: Any = None  # the ChipMesh with which the chip was opened
 
     def __repr__(self) -> str:
         return f"MeshDevice(1x1 grid, 1 devices: {self.chip.spelling})"

@@ -9,10 +9,11 @@ from typing import Any
 
 from ...run import device_handles
 from ...run.queues.buffer import Mark
-from ..errors import Unsupported, called_queue, on_queue
+from ..errors import Unsupported, called_queue, check, on_queue
 from . import kernels
+from .chip_mesh import ChipMesh
 from .chips import DispatchCoreConfig, DispatchCoreType, MeshShape
-from .mesh_device import MeshDevice, chip_of, of_blackhole
+from .mesh_device import MeshDevice, chip_of, machine, of_blackhole
 
 __all__ = [
     "CloseDevice",
@@ -104,18 +105,64 @@ def open_mesh_device(
     physical_device_ids: Sequence[int] = (),
     worker_l1_size: int = 0,
 ) -> MeshDevice:
-    """A mesh of one device. Raises Unsupported for a larger mesh."""
-    if mesh_shape is not None and MeshShape(mesh_shape).mesh_size() != 1:
-        raise Unsupported(f"meshes of several devices are not supported, got {tuple(mesh_shape)}")
-    number = physical_device_ids[0] if physical_device_ids else 0
+    """A mesh of the machine's chips, by default of all of them: a rectangle whose corner is ``offset``, or
+    the chips of ``physical_device_ids`` by rows. A line may take the chips of a larger mesh in the order of
+    its rows. A mesh of one chip is a device. Raises RuntimeError for a mesh that the machine does not have
+    room for."""
+    op, system = "ttnn.open_mesh_device", MeshShape(machine().shape)
+    shape = system if mesh_shape is None else MeshShape(mesh_shape)
+    numbers = _chips(op, system, shape, offset, list(physical_device_ids))
     given = (num_command_queues, l1_small_size, trace_region_size, dispatch_core_config)
-    return CreateDevice(number, *given, worker_l1_size=worker_l1_size)
+    made = [CreateDevice(number, *given, worker_l1_size=worker_l1_size) for number in numbers]
+    if len(made) == 1:
+        return made[0]
+    mesh = ChipMesh(made, shape)
+    for member in made:
+        member.mesh = mesh
+    return mesh
+
+
+def _chips(op: str, system: MeshShape, shape: MeshShape, offset: Any, given: list[int]) -> list[int]:
+    """The numbers of the chips of a mesh, by its rows."""
+    count, most = shape.mesh_size(), system.mesh_size()
+    if given:
+        text = f"the mesh has {count} chips, physical_device_ids names {len(given)}"
+        check(len(set(given)) == len(given) == count, op, f"{text}: each chip once")
+        check(all(0 <= one < most for one in given), op, f"chips are 0 to {most - 1}, got {given}")
+        return given
+    text = (
+        f"Requested mesh is too big and is not rotatable: {tuple(shape)} has {count} chips, the machine is "
+        f"{tuple(system)}: choose a machine by GR_TTNN_BOARD or --board, such as t3000"
+    )
+    check(count > 0 and count <= most, op, text)
+    start = [0] * len(system) if offset is None else list(offset)
+    if len(shape) != len(system):  # a mesh of another rank is a line
+        return list(range(count))
+    if all(a + size <= b for a, size, b in zip(start, shape, system, strict=True)):
+        return [r * system[1] + c for r, c in _rectangle(start, shape)]
+    turned = shape[0] <= system[1] and shape[1] <= system[0]
+    check(min(shape) == 1 or turned, op, text)
+    if min(shape) == 1:  # a line through the rows, forth and back, so that neighbours are cabled
+        rows = [
+            [r * system[1] + c for c in range(system[1])][:: 1 if r % 2 == 0 else -1]
+            for r in range(system[0])
+        ]
+        return [number for row in rows for number in row][:count]
+    return [c * system[1] + r for r, c in _rectangle([0, 0], shape)]
+
+
+def _rectangle(start: Sequence[int], shape: Sequence[int]) -> list[tuple[int, int]]:
+    return [(start[0] + r, start[1] + c) for r in range(shape[0]) for c in range(shape[1])]
 
 
 def synchronize_device(device: MeshDevice, cq_id: int | None = None, sub_device_ids: Any = ()) -> None:
     """Wait for all work of the device, or of one of its queues, including work whose results were dropped."""
     with on_queue(device.queue(called_queue() if cq_id is None else cq_id)):
         device.refuse_in_capture("Event Synchronization is")
+    if isinstance(device, ChipMesh):
+        for member in device.members:
+            synchronize_device(member, cq_id)
+        return
     Mark(device_handles.open_device(device.chip)).wait()
     for found in list(_tensors(device)):
         found.wait()
@@ -133,6 +180,12 @@ def close_device(device: MeshDevice) -> None:
     tensor raises RuntimeError."""
     for told in CLOSING:
         told(device)
+    if isinstance(device, ChipMesh):
+        if device.parent is None:
+            for member in device.members:
+                close_device(member)
+        device.is_open = False
+        return
     try:
         synchronize_device(device)
     except Exception as error:
@@ -184,14 +237,15 @@ def SetDefaultDevice(device: MeshDevice | None) -> None:
 
 
 def get_num_devices() -> int:
-    return 1
+    """Number of the machine's chips."""
+    return MeshShape(machine().shape).mesh_size()
 
 
 GetNumAvailableDevices = GetNumPCIeDevices = get_num_devices
 
 
 def get_device_ids() -> list[int]:
-    return [0]
+    return list(range(get_num_devices()))
 
 
 def GetPCIeDeviceID(device_id: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ...base.errors import HandleError
 from ..errors import called_queue, check, fatal, on_queue
 from . import kernels
+from .chip_mesh import members_of
 from .mesh_device import MeshDevice
 from .opening import CLOSING, synchronize_device
 from .recorder import Recorder
@@ -37,10 +38,19 @@ def begin_trace_capture(
     number = next(_numbers)
     text = f"CQ {queue} is already being used for tracing tid {number}"
     check(mesh_device.capture is None, name, text)
-    _traces[mesh_device, number] = Recorder([tensor._handle for tensor in mesh_device.tensors.values()])
-    mesh_device.capture = queue, number
-    kernels.recording(mesh_device.chip, _traces[mesh_device, number])
+    members = members_of(mesh_device)
+    held = [tensor._handle for member in members for tensor in member.tensors.values()]
+    _traces[mesh_device, number] = recorder = Recorder(held)  # of all chips: what they send waits for another
+    _captured(mesh_device, (queue, number))
+    for member in members:
+        kernels.recording(member.chip, recorder)
     return number
+
+
+def _captured(device: MeshDevice, capture: tuple[int, int] | None) -> None:
+    """Note at a device, and at the chips of a mesh, which trace is being captured."""
+    for one in {device, *members_of(device)}:
+        one.capture = capture
 
 
 def _chosen(device: MeshDevice, queue_id: int | None, cq_id: int | None) -> int:
@@ -54,10 +64,16 @@ def end_trace_capture(
     queue = _chosen(mesh_device, queue_id, cq_id)
     text = f"CQ {queue} is not being used for tracing tid {trace_id}"
     check(mesh_device.capture == (queue, trace_id), "ttnn.end_trace_capture", text)
-    kernels.recording(mesh_device.chip, None)
+    _stop(mesh_device)
     _traces[mesh_device, trace_id].finish()
-    mesh_device.capture = None
-    mesh_device.traces.add(trace_id)
+    for one in {mesh_device, *members_of(mesh_device)}:
+        one.traces.add(trace_id)
+
+
+def _stop(device: MeshDevice) -> None:
+    for member in members_of(device):
+        kernels.recording(member.chip, None)
+    _captured(device, None)
 
 
 def execute_trace(
@@ -83,9 +99,9 @@ def execute_trace(
 
 def release_trace(mesh_device: MeshDevice, trace_id: int) -> None:
     if mesh_device.capture is not None and mesh_device.capture[1] == trace_id:
-        kernels.recording(mesh_device.chip, None)
-        mesh_device.capture = None
-    mesh_device.traces.discard(trace_id)
+        _stop(mesh_device)
+    for one in {mesh_device, *members_of(mesh_device)}:
+        one.traces.discard(trace_id)
     _traces.pop((mesh_device, trace_id), None)
 
 

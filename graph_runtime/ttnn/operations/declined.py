@@ -8,8 +8,7 @@ from .operation import declined
 # reason -> names of functions
 DECLINED: dict[str, str] = {
     "it talks to other chips, and there is one": (
-        "all_gather all_reduce reduce_scatter all_broadcast all_to_all_combine all_to_all_dispatch "
-        "broadcast mesh_partition point_to_point reduce_to_root fused_rms_minimal "
+        "all_to_all_combine all_to_all_dispatch reduce_to_root fused_rms_minimal "
         "experimental.all_gather_async experimental.all_reduce_async "
         "experimental.reduce_scatter_minimal_async experimental.send_async experimental.recv_async "
         "experimental.all_gather_async_reversed experimental.all_gather_concat "

@@ -22,6 +22,7 @@ from ..tensors.tensor import Tensor, tensors_within
 from .argument_names import ARGUMENT_NAMES
 from .bodies import Parameters, around, check_kinds
 from .neutral import NEUTRAL
+from .over_mesh import on_each_chip, takes_part
 
 # context managers around each outermost call; each gives a function that is called with the result: with
 # observer(operation, args, kwargs) as told: told(made)
@@ -34,6 +35,7 @@ _after: list[Callable[..., Any]] = []
 
 class _Local(threading.local):
     depth = 0  # number of operations that run inside of each other in this thread
+    later = False  # whether this is a call for a chip of a mesh after the first
 
 
 _local = _Local()
@@ -48,6 +50,7 @@ class Operation:
     is_cpp_operation = True
     is_experimental = False
     same_as = ""  # the name of the operation that this one is under another name
+    whole = False  # whether the function takes tensors on a mesh whole: a collective
     is_binary = False  # whether it is elementwise on two operands: one ttnn program serves many shapes
     program_key: Callable[..., Any] | None = None  # (args, kwargs) -> key of the ttnn program
 
@@ -104,8 +107,14 @@ class Operation:
             self._check_arguments(kwargs)
         if self._kinds:
             check_kinds(self.__name__, self._kinds, args, kwargs)
+        if not self.whole and takes_part(args, kwargs):
+            return self._on_mesh(args, kwargs)
         if _local.depth:
             return self._called(args, kwargs, None)
+        if _local.later:
+            made = self._called(args, kwargs, None)
+            _count(self.name, args, kwargs, False)
+            return made
         launched = kernels.launches_captured()
         hooked = not SETTINGS.enable_fast_runtime_mode
         if hooked:
@@ -119,6 +128,21 @@ class Operation:
         if hooked:
             _told(_after, "Post", self, args, kwargs, made)
         return made
+
+    def _on_mesh(self, args: Any, kwargs: Any) -> Any:
+        """The result of a call on tensors or a device of several chips. Captures, hooks and logs see the call
+        of the first chip, as all chips do the same."""
+
+        def call(_: Any, own: Any, more: Any) -> Any:
+            made = self(*own, **more)
+            _local.later = True
+            return made
+
+        outer = _local.later
+        try:
+            return on_each_chip(self.name, call, args, kwargs)
+        finally:
+            _local.later = outer
 
     def taken(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """The keyword arguments, except those that have no effect and are not in the function's signature."""

@@ -1,13 +1,27 @@
-"""Functions that distribute tensors over a mesh; on a mesh of one device each is the identity."""
+"""Mappers and composers: how a tensor becomes parts on the chips of a mesh, and the parts one tensor again. On a
+mesh of one chip each is the identity."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
+from ..devices.chip_mesh import ChipMesh, MeshCoordinate, coordinates
 from ..devices.chips import MeshShape
-from ..errors import check
+from ..devices.mesh_device import MeshDevice
+from ..errors import check, fatal
+from .mesh_tensor import MeshTensor
+from .placements import (
+    MeshComposerConfig,
+    MeshMapperConfig,
+    PlacementReplicate,
+    PlacementShard,
+    TensorTopology,
+)
 from .tensor import Tensor
 
 __all__ = [
@@ -15,13 +29,7 @@ __all__ = [
     "ConcatMeshToTensor",
     "CppMeshToTensor",
     "CppTensorToMesh",
-    "MeshComposerConfig",
-    "MeshCoordinate",
-    "MeshCoordinateRange",
-    "MeshMapperConfig",
     "MeshToTensor",
-    "PlacementReplicate",
-    "PlacementShard",
     "ReplicateTensorToMesh",
     "ShardTensor2dMesh",
     "ShardTensorToMesh",
@@ -34,93 +42,257 @@ __all__ = [
     "from_host_shards",
     "get_device_tensors",
     "replicate_tensor_to_mesh_mapper",
-    "set_fabric_config",
     "shard_tensor_to_mesh_mapper",
 ]
 
 
-class MeshCoordinate(MeshShape):
-    """Row and column of a device in a mesh."""
+class _OverMesh:
+    """What mappers and composers have: a mesh and the shape over which they distribute. Coordinates of that
+    shape are coordinates of the mesh if it has the mesh's rank and fits into it; else both are counted by
+    rows (distributed_tensor.cpp: compute_distribution_mode)."""
 
+    def __init__(self, mesh_device: MeshDevice, override: MeshShape | None, count: int, what: str):
+        op = f"ttnn.{type(self).__name__}"
+        self.mesh, own = mesh_device, mesh_device.shape
+        self.shape = own if override is None else override
+        text = f"The size of the supplied mesh shape {self.shape} does not match the device shape size {own}"
+        check(self.shape.mesh_size() <= own.mesh_size(), op, text)
+        text = f"The number of dimensions in the mesh shape {self.shape} does not match the number of {what} in the config"
+        check(len(self.shape) == count, op, text)
+        inside = len(self.shape) == len(own) and all(a <= b for a, b in zip(self.shape, own, strict=True))
+        self._places = coordinates(tuple(self.shape)) if inside else coordinates(tuple(own))
 
-class MeshCoordinateRange:
-    """A rectangle of a mesh, which includes both corners."""
+    def placed(self) -> list[tuple[MeshCoordinate, MeshCoordinate]]:
+        """(coordinate of the distribution, coordinate of the mesh) of each part."""
+        own = coordinates(tuple(self.shape))
+        return list(zip(own, self._places[: len(own)], strict=True))
 
-    def __init__(self, start: Any, end: Any = None):
-        self.start, self.end = start, start if end is None else end
-
-
-class _Whole:
-    """A mapper or composer for a mesh of one device; it only keeps its arguments."""
-
-    def __init__(self, *args: Any, **given: Any):
-        self.args, self.given = args, given
-
-    def unwrap(self) -> _Whole:
+    def unwrap(self) -> Any:
         return self
 
 
-class TensorToMesh(_Whole):
-    """The type of all mappers."""
+class TensorToMesh(_OverMesh):
+    """A mapper, made of a MeshMapperConfig."""
+
+    def __init__(self, mesh_device: MeshDevice, config: MeshMapperConfig):
+        super().__init__(mesh_device, config.mesh_shape_override, len(config.placements), "placements")
+        self.config = config
+
+    def split(self, values: Any) -> tuple[list[tuple[MeshCoordinate, Any]], TensorTopology]:
+        """((coordinate of the mesh, part), ...) of an array or a torch tensor, and their topology. Raises
+        RuntimeError where ttnn does: a dimension that two axes cut, parts that are not alike, too few parts
+        for several axes."""
+        placements, sizes = self.config.placements, tuple(self.shape)
+        axes = [i for i, one in enumerate(placements) if isinstance(one, PlacementShard)]
+        dims = [_dimension(placements[i].dim, len(values.shape)) for i in axes]
+        check(len(set(dims)) == len(dims), "ttnn.distribute_tensor", "dims must be unique")
+        chunks = {(): values}
+        for axis, dim in zip(axes, dims, strict=True):
+            chunks = {
+                (*at, i): piece
+                for at, chunk in chunks.items()
+                for i, piece in enumerate(_chunked(chunk, dim, sizes[axis]))
+            }
+        wanted = math.prod(sizes[axis] for axis in axes)
+        text = f"ND sharding requires the number of chunks {len(chunks)} to match the mesh dimension size {wanted}"
+        check(len(sizes) == 1 or len(chunks) == wanted, "ttnn.distribute_tensor", text)
+        _check_alike([tuple(chunk.shape) for chunk in chunks.values()])
+        pairs = []
+        for own, place in self.placed():
+            chunk = chunks.get(tuple(own[axis] for axis in axes))
+            if chunk is not None:
+                pairs.append((place, chunk))
+        shape = [len(pairs)] if len(sizes) == 1 else sizes
+        return pairs, TensorTopology(shape, placements, [place for place, _ in pairs])
 
 
-class MeshToTensor(_Whole):
-    """The type of all composers."""
+def _dimension(dim: int, rank: int) -> int:
+    check(-rank <= dim < rank, "ttnn.distribute_tensor", f"dimension {dim} is out of range for rank {rank}")
+    return dim % rank
+
+
+def _chunked(values: Any, dim: int, count: int) -> list[Any]:
+    """Parts of a dimension, each as long as the first but perhaps the last; fewer than ``count`` if the
+    dimension is short."""
+    size = int(values.shape[dim])
+    step = max(1, -(-size // count))
+    before = (slice(None),) * dim
+    return [values[(*before, slice(at, at + step))] for at in range(0, max(size, 1), step)]
+
+
+def _check_alike(shapes: list[tuple[int, ...]]) -> None:
+    for shape in shapes:
+        text = f"Shard shape mismatch: expected Shape({list(shapes[0])}) but got Shape({list(shape)})"
+        check(shape == shapes[0], "ttnn.distribute_tensor", text)
+
+
+class MeshToTensor(_OverMesh):
+    """A composer, made of a MeshComposerConfig."""
+
+    def __init__(self, mesh_device: MeshDevice, config: MeshComposerConfig):
+        super().__init__(mesh_device, config.mesh_shape_override, len(config.dims), "dimensions")
+        self.config = config
+
+    def joined(self, tensor: MeshTensor) -> np.ndarray:
+        """The values of all parts as one array. Raises RuntimeError if parts are missing for several axes,
+        or if two axes name one dimension."""
+        found = {own: tensor._parts.get(place) for own, place in self.placed()}
+        parts = {own: part._values() for own, part in found.items() if part is not None}
+        check(bool(parts), "ttnn.aggregate_tensor", "the tensor has no part on this mesh")
+        values = list(parts.values())
+        if len(values) == 1:
+            return values[0]
+        rank = values[0].ndim
+        dims = [_dimension(dim, rank) for dim in self.config.dims]
+        if len(dims) == 1:
+            return np.concatenate(values, dims[0])
+        text = f"ND composition requires the number of tensors {len(values)} to match the mesh shape {self.shape}"
+        check(len(values) == self.shape.mesh_size(), "ttnn.aggregate_tensor", text)
+        check(len(set(dims)) == len(dims), "ttnn.aggregate_tensor", "dims must be unique")
+        for axis in reversed(range(len(dims))):
+            size = self.shape[axis]
+            values = [
+                np.concatenate(values[at : at + size], dims[axis]) for at in range(0, len(values), size)
+            ]
+        return values[0]
 
 
 CppTensorToMesh, CppMeshToTensor = TensorToMesh, MeshToTensor
 
 
-def _kind(name: str, doc: str) -> Any:
-    """A class with this name and docstring, for mappers, composers or their configurations."""
-    return type(name, (_Whole,), {"__doc__": doc, "__module__": __name__})
+def create_mesh_mapper(mesh_device: MeshDevice, config: MeshMapperConfig) -> TensorToMesh:
+    """A mapper by a configuration. Raises RuntimeError for a shape that the mesh does not have room for."""
+    return TensorToMesh(mesh_device, config)
 
 
-ReplicateTensorToMesh = _kind("ReplicateTensorToMesh", "The whole tensor on each device.")
-ShardTensorToMesh = _kind("ShardTensorToMesh", "A part of a dimension for each device.")
-ShardTensor2dMesh = _kind("ShardTensor2dMesh", "Parts of two dimensions for each device.")
-ConcatMeshToTensor = _kind("ConcatMeshToTensor", "The devices' parts, one after another.")
-ConcatMesh2dToTensor = _kind(
-    "ConcatMesh2dToTensor", "The devices' parts side by side and one below the other."
-)
-PlacementShard = _kind("PlacementShard", "A dimension is split.")
-PlacementReplicate = _kind("PlacementReplicate", "No dimension is split.")
-MeshMapperConfig = _kind("MeshMapperConfig", "The way to split a tensor.")
-MeshComposerConfig = _kind("MeshComposerConfig", "The way to put parts together.")
-replicate_tensor_to_mesh_mapper, shard_tensor_to_mesh_mapper = ReplicateTensorToMesh, ShardTensorToMesh
-concat_mesh_to_tensor_composer = ConcatMeshToTensor
+def create_mesh_composer(mesh_device: MeshDevice, config: MeshComposerConfig) -> MeshToTensor:
+    """A composer by a configuration. Raises RuntimeError for a shape that the mesh does not have room for."""
+    return MeshToTensor(mesh_device, config)
 
 
-def create_mesh_mapper(mesh_device: Any, config: Any) -> _Whole:
-    """The configuration itself, which maps nothing on one device."""
-    made: _Whole = config
-    return made
+def replicate_tensor_to_mesh_mapper(mesh_device: MeshDevice) -> TensorToMesh:
+    """The mapper that gives each chip the whole tensor."""
+    count = [mesh_device.get_num_devices()]
+    return TensorToMesh(mesh_device, MeshMapperConfig([PlacementReplicate()], count))
 
 
-create_mesh_composer = create_mesh_mapper
+def shard_tensor_to_mesh_mapper(
+    mesh_device: MeshDevice, dim: int, cluster_axis: int | None = None
+) -> TensorToMesh:
+    """The mapper that gives each chip a part of a dimension: of all chips by rows, or along one axis of the
+    mesh, on which other axes have copies."""
+    if cluster_axis is None:
+        count = [mesh_device.get_num_devices()]
+        return TensorToMesh(mesh_device, MeshMapperConfig([PlacementShard(dim)], count))
+    rank = len(mesh_device.shape)
+    text = f"Cluster axis {cluster_axis} is out of range for mesh device with {rank} dimensions"
+    check(0 <= cluster_axis < rank, "ttnn.shard_tensor_to_mesh_mapper", text)
+    placements: list[Any] = [PlacementReplicate() for _ in range(rank)]
+    placements[cluster_axis] = PlacementShard(dim)
+    return TensorToMesh(mesh_device, MeshMapperConfig(placements))
+
+
+def concat_mesh_to_tensor_composer(mesh_device: MeshDevice, dim: int) -> MeshToTensor:
+    """The composer that puts the chips' parts one after another along a dimension."""
+    return MeshToTensor(mesh_device, MeshComposerConfig([dim], [mesh_device.get_num_devices()]))
+
+
+ReplicateTensorToMesh = replicate_tensor_to_mesh_mapper
+ShardTensorToMesh = shard_tensor_to_mesh_mapper
+ConcatMeshToTensor = concat_mesh_to_tensor_composer
+
+
+def ShardTensor2dMesh(mesh_device: MeshDevice, mesh_shape: Any, dims: Any) -> TensorToMesh:
+    """The mapper that cuts a dimension for the rows and one for the columns of the mesh; None: copies."""
+    shape = MeshShape(mesh_shape)
+    rows = tuple(mesh_device.shape)
+    if len(shape) != 2 or any(a > b for a, b in zip(shape, rows, strict=True)):
+        raise ValueError(
+            f"ttnn.ShardTensor2dMesh: Device mesh shape {rows} does not match mesh shape {tuple(shape)}"
+        )
+    if len(dims) != 2 or all(dim is None for dim in dims):
+        raise ValueError(f"ttnn.ShardTensor2dMesh: two dims are needed, of which one is not None, got {dims}")
+    placements = [PlacementReplicate() if dim is None else PlacementShard(dim) for dim in dims]
+    return TensorToMesh(mesh_device, MeshMapperConfig(placements, shape))
+
+
+def ConcatMesh2dToTensor(mesh_device: MeshDevice, mesh_shape: Any, dims: Any) -> MeshToTensor:
+    """The composer that puts the parts of rows and of columns one after another along two dimensions."""
+    if len(dims) != 2 or dims[0] == dims[1]:
+        raise ValueError(
+            f"ttnn.ConcatMesh2dToTensor: Both dimensions in 'dims' must be different, got {dims}"
+        )
+    return MeshToTensor(mesh_device, MeshComposerConfig(dims, mesh_shape))
+
+
+_defaults: list[Any] = []
 
 
 @contextmanager
 def distribute(default: Any) -> Iterator[None]:
-    """No effect: on one device every mapper or composer is the identity."""
-    yield
+    """Use a mapper or composer for each from_torch and to_torch of the block that names none."""
+    _defaults.append(default)
+    try:
+        yield
+    finally:
+        _defaults.pop()
+
+
+def default_of(kind: type) -> Any:
+    """The mapper (TensorToMesh) or composer (MeshToTensor) of the innermost ``distribute`` that has one."""
+    return next((one for one in reversed(_defaults) if isinstance(one, kind)), None)
 
 
 def get_device_tensors(tensor: Tensor) -> list[Tensor]:
-    """The tensors of the devices: a list of one."""
-    return [tensor]
+    """The tensors of the chips, by rows of the mesh; of a tensor on one device a list of it alone."""
+    if not isinstance(tensor, MeshTensor):
+        return [tensor]
+    for part in tensor.parts:
+        part._topology = tensor.tensor_topology()
+    return tensor.parts
 
 
 def combine_device_tensors(tensors: Sequence[Tensor]) -> Tensor:
-    """The tensor of the one device, from a list of the tensors of all devices."""
-    check(len(tensors) == 1, "ttnn.combine_device_tensors", "a mesh of one device has one tensor")
-    return tensors[0]
+    """One tensor of the tensors of several chips of a mesh. Raises RuntimeError for parts that are not alike
+    or that lie on one chip."""
+    op = "ttnn.combine_device_tensors"
+    check(len(tensors) > 0, op, "at least one tensor shard is needed")
+    if len(tensors) == 1:
+        return tensors[0]
+    return _joined(op, tensors, _mesh_of(op, [one._device for one in tensors]))
 
 
-def from_host_shards(tensors: Sequence[Tensor], mesh_shape: Any) -> Tensor:
-    """The tensor of the one device, from a list of the tensors of all devices."""
-    return combine_device_tensors(tensors)
+def _mesh_of(op: str, devices: Sequence[Any]) -> ChipMesh:
+    meshes = {id(one.mesh): one.mesh for one in devices if one is not None and one.mesh is not None}
+    if len(meshes) != 1 or len(set(map(id, devices))) != len(devices) or None in devices:
+        raise fatal(op, "the tensors must be on chips of one open mesh, each on another")
+    found: ChipMesh = next(iter(meshes.values()))
+    return found
 
 
-def set_fabric_config(*_: Any, **__: Any) -> None:
-    """No effect: one device has no fabric."""
+def _joined(op: str, tensors: Sequence[Tensor], mesh: ChipMesh) -> MeshTensor:
+    where = dict(zip(mesh.members, mesh.coordinates(), strict=True))
+    parts = {where[one._device]: one for one in tensors}  # type: ignore[index]
+    first = tensors[0]
+    for one in tensors:
+        alike = (one.spec == first.spec, one.layout is first.layout)
+        check(all(alike), op, f"All device shards must have the same tensor spec: {one.spec} != {first.spec}")
+    ordered = {at: parts[at] for at in mesh.coordinates() if at in parts}
+    topology = first._topology or TensorTopology([len(ordered)], [PlacementShard(0)], list(ordered))
+    return MeshTensor(ordered, mesh, topology)
+
+
+def from_host_shards(tensors: Sequence[Tensor], mesh_shape: Any, dim: int = 0) -> Tensor:
+    """A host tensor of the parts for a mesh of a shape, by rows. Raises RuntimeError unless there is a part a
+    chip, all alike."""
+    op, shape = "ttnn.from_host_shards", MeshShape(mesh_shape)
+    text = f"Number of shards must match the size of the mesh: {len(tensors)} != {shape.mesh_size()}"
+    check(len(tensors) == shape.mesh_size(), op, text)
+    for one in tensors:
+        check(one._device is None, op, "All shards must be on host")
+        check(one.spec == tensors[0].spec, op, "All shards must have the same tensor spec")
+    if len(tensors) == 1:
+        return tensors[0]
+    places = coordinates(tuple(shape))
+    topology = TensorTopology([len(places)], [PlacementShard(dim)], places)
+    return MeshTensor(dict(zip(places, tensors, strict=True)), None, topology)

@@ -41,6 +41,7 @@ from ..memory.values import (
     tiled,
 )
 from ..registry import OPERATIONS
+from .placements import TensorTopology, replicated
 from .specs import TensorSpec
 from .text import as_text
 
@@ -59,6 +60,7 @@ class Tensor:
     _device: MeshDevice | None
     _padding: float
     tile: Tile = DEFAULT_TILE
+    _topology: TensorTopology | None = None  # of the tensor on a mesh of which this is a part
     _more: Shape | None = None  # the padded shape, if it is more than whole tiles need
 
     @classmethod
@@ -150,12 +152,11 @@ class Tensor:
     def is_allocated(self) -> bool:
         return self._handle.is_allocated
 
-    def tensor_topology(self) -> Any:
-        raise Unsupported(
-            "Tensor.tensor_topology is not supported: there is one chip", op="Tensor.tensor_topology"
-        )
+    def tensor_topology(self) -> TensorTopology:
+        return self._topology or replicated([(0, 0)])
 
-    update_tensor_topology = tensor_topology
+    def update_tensor_topology(self, topology: TensorTopology) -> None:
+        self._topology = topology
 
     def is_sharded(self) -> bool:
         return self.memory_config().is_sharded()

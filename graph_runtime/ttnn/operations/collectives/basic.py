@@ -1,0 +1,347 @@
+"""ttnn's collectives: all_gather, reduce_scatter, all_reduce, all_broadcast, broadcast, point_to_point,
+mesh_partition.
+
+Arguments that choose links, workers and buffers of silicon's programs have no effect on a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from ...answers import get_fabric_config
+from ...devices.chip_mesh import MeshCoordinate
+from ...devices.chips import FabricConfig, Topology
+from ...errors import expect, mistaken
+from ...memory.configs import MemoryConfig
+from ...memory.values import Layout
+from ...tensors.mesh_tensor import MeshTensor
+from ...tensors.placements import PlacementReplicate, PlacementShard
+from ...tensors.tensor import Tensor
+from ..operation import Operation, operation
+from ..results import target
+from . import exchange
+from .placing import cut_along, groups, members, mesh_of, placed, replicated_along, size_along
+
+_TILE = 32
+_RINGS = (FabricConfig.FABRIC_1D_RING, FabricConfig.FABRIC_2D_TORUS_XY)
+_PLANES = (
+    FabricConfig.FABRIC_2D,
+    FabricConfig.FABRIC_2D_TORUS_X,
+    FabricConfig.FABRIC_2D_TORUS_Y,
+    FabricConfig.FABRIC_2D_TORUS_XY,
+)
+
+
+def _collective(name: str, doc: str = "") -> Callable[[Callable[..., Any]], Operation]:
+    """A decorator of a function that takes tensors on a mesh whole."""
+
+    def made(body: Callable[..., Any]) -> Operation:
+        found = operation(name, doc=doc)(body)
+        found.whole = True
+        return found
+
+    return made
+
+
+def _axis(dim: int, x: Tensor) -> int:
+    rank = len(x.shape)
+    expect(-rank <= dim < rank, f"Invalid dim {dim} for a tensor of rank {rank}")
+    return dim % rank
+
+
+def _is_ring(x: MeshTensor, axis: int | None, topology: Any) -> bool:
+    """Whether chips of a group form a ring: if the call or the fabric asks for one, of more than two chips
+    (ccl_common.cpp: get_usable_topology)."""
+    asked = topology is Topology.Ring or (topology is None and get_fabric_config() in _RINGS)
+    if not asked:
+        return False
+    shape = mesh_of(x).shape
+    return bool(shape[axis] > 2) if axis is not None else all(size != 2 for size in shape)
+
+
+def _reaches_all(x: MeshTensor, axis: int | None) -> bool:
+    """Whether a group without an axis is a line of cables: the fabric has two dimensions, or the mesh one."""
+    return axis is not None or get_fabric_config() in _PLANES or 1 in mesh_of(x).shape
+
+
+@_collective("all_gather")
+def all_gather(
+    input_tensor: Tensor,
+    dim: int,
+    *,
+    cluster_axis: int | None = None,
+    memory_config: MemoryConfig | None = None,
+    output_tensor: Any = None,
+    subdevice_id: Any = None,
+    sub_core_grids: Any = None,
+    num_links: int | None = None,
+    topology: Any = None,
+    chunks_per_sync: int | None = None,
+    num_workers_per_link: int | None = None,
+    num_buffers_per_channel: int | None = None,
+    use_l1_small_for_semaphores: bool = False,
+) -> Tensor:
+    """The parts of the chips along an axis of the mesh, one after another along ``dim``, on each of them."""
+    x, count = input_tensor, size_along(input_tensor, cluster_axis)
+    expect(count > 1, f"all_gather collective will only work for num_devices > 1, but has {count}")
+    text = "all_gather on a mesh of two dimensions needs a cluster_axis, or a fabric of two dimensions"
+    expect(_reaches_all(x, cluster_axis), text)  # type: ignore[arg-type]
+    at = _axis(dim, x)
+    made = {}
+    for group in groups(x, cluster_axis):  # type: ignore[arg-type]
+        parts = members(x, group)  # type: ignore[arg-type]
+        for where, part in zip(group, parts, strict=True):
+            into = None if output_tensor is None else output_tensor.part(where)
+            made[where] = exchange.gathered(parts, part._device, at, memory_config, into)  # type: ignore[arg-type]
+    return _result(x, cluster_axis, replicated_along, made)
+
+
+def _result(
+    x: Any, axis: int | None, change: Callable[[Any], Any], made: dict[MeshCoordinate, Tensor]
+) -> Any:
+    return placed(x, axis, change, {at: made[at] for at in x.coordinates})
+
+
+@_collective("reduce_scatter")
+def reduce_scatter(
+    input_tensor: Tensor,
+    dim: int,
+    *,
+    cluster_axis: int | None = None,
+    subdevice_id: Any = None,
+    memory_config: MemoryConfig | None = None,
+    intermediate_memory_config: MemoryConfig | None = None,
+    output_tensor: Any = None,
+    num_links: int | None = None,
+    topology: Any = None,
+    chunks_per_sync: int | None = None,
+    num_workers_per_link: int | None = None,
+    num_buffers_per_channel: int | None = None,
+    compute_kernel_config: Any = None,
+    use_l1_small_for_semaphores: bool = False,
+) -> Tensor:
+    """The sum of the chips' tensors along an axis of the mesh, of which each chip keeps a part of ``dim``."""
+    x, count = input_tensor, size_along(input_tensor, cluster_axis)
+    expect(count > 1, f"reduce_scatter op will only work for num_devices > 1, but has {count}")
+    at = _axis(dim, x)
+    text = f"Dimension {at} must be divisible by ring_size {count}, it is {x.shape[at]}"
+    expect(x.shape[at] % count == 0, text)
+    made = _scattered(x, cluster_axis, at, topology, memory_config)
+    if output_tensor is not None:
+        made = {
+            where: target(one, None, output_tensor.part(where)).wrap(one._handle)
+            for where, one in made.items()
+        }
+    return _result(x, cluster_axis, cut_along(at), made)
+
+
+def _scattered(
+    x: Any, axis: int | None, dim: int, topology: Any, config: MemoryConfig | None
+) -> dict[MeshCoordinate, Tensor]:
+    made: dict[MeshCoordinate, Tensor] = {}
+    ring = _is_ring(x, axis, topology)
+    for group in groups(x, axis):
+        made.update(zip(group, exchange.scattered(members(x, group), dim, ring, config), strict=True))
+    return made
+
+
+@_collective("all_reduce")
+def all_reduce(
+    input_tensor: Tensor,
+    *,
+    cluster_axis: int | None = None,
+    subdevice_id: Any = None,
+    memory_config: MemoryConfig | None = None,
+    num_links: int | None = None,
+    topology: Any = None,
+) -> Tensor:
+    """The sum of the chips' tensors along an axis of the mesh, on each of them: a reduce_scatter and an
+    all_gather over a dimension that can be cut into whole tiles, else the sum of all on each chip."""
+    x, count = input_tensor, size_along(input_tensor, cluster_axis)
+    expect(count > 1, f"all_reduce op will only work for num_devices > 1, but has {count}")
+    dim, made = _cut_dim(x, count), {}
+    if dim is not None:
+        made = _scattered(x, cluster_axis, dim, topology, None)
+    for group in groups(x, cluster_axis):  # type: ignore[arg-type]
+        parts = members(x, group)  # type: ignore[arg-type]
+        for where, part in zip(group, parts, strict=True):
+            chip: Any = part._device
+            if dim is not None:
+                pieces = [made[at] for at in group]
+                whole = exchange.gathered(pieces, chip, dim, memory_config or x._config)
+            else:
+                here = [exchange.sent(one, chip) for one in parts]
+                whole = here[0]
+                for one in here[1:]:
+                    whole = exchange.added(whole, one)
+                whole = whole if memory_config is None else target(whole, memory_config).wrap(whole._handle)
+            made[where, "whole"] = whole  # type: ignore[index]
+    results = {key[0]: one for key, one in made.items() if isinstance(key, tuple) and key[-1] == "whole"}
+    return _result(x, cluster_axis, replicated_along, results)
+
+
+def _cut_dim(x: Tensor, count: int) -> int | None:
+    """The last dimension that ``count`` chips can cut evenly, in tiles if the tensor is."""
+    rank = len(x.shape)
+    for dim in reversed(range(rank)):
+        unit = _TILE if x.layout is Layout.TILE and dim >= rank - 2 else 1
+        if x.shape[dim] % (unit * count) == 0 and x.shape[dim]:
+            return dim
+    return None
+
+
+@_collective("all_broadcast")
+def all_broadcast(
+    input_tensor: Tensor,
+    *,
+    cluster_axis: int | None = None,
+    subdevice_id: Any = None,
+    memory_config: MemoryConfig | None = None,
+    num_links: int | None = 1,
+    topology: Any = Topology.Linear,
+    use_l1_small_for_semaphores: bool = False,
+) -> list[Tensor]:
+    """Each chip's tensor on all chips along an axis of the mesh: a list with a tensor a chip."""
+    x, count = input_tensor, size_along(input_tensor, cluster_axis)
+    expect(count > 1, f"all_broadcast op will only work for num_devices > 1, but has {count}")
+    made: list[dict[MeshCoordinate, Tensor]] = [{} for _ in range(count)]
+    for group in groups(x, cluster_axis):  # type: ignore[arg-type]
+        parts = members(x, group)  # type: ignore[arg-type]
+        for source, part in enumerate(parts):
+            for where, own in zip(group, parts, strict=True):
+                made[source][where] = _on(part, own._device, memory_config)
+    return [_result(x, cluster_axis, replicated_along, one) for one in made]
+
+
+def _on(part: Tensor, chip: Any, config: MemoryConfig | None) -> Tensor:
+    """A copy of a part on a chip, its own included."""
+    here = exchange.sent(part, chip)
+    if here is part or config is not None:
+        here = target(here, config).wrap(_copy_of(here))
+    return here
+
+
+def _copy_of(part: Tensor) -> Any:
+    from ...devices import kernels
+
+    return kernels.copied(part._handle)
+
+
+@_collective("broadcast")
+def broadcast(
+    input_tensor: Tensor,
+    sender_coord: Any,
+    *,
+    num_links: int | None = None,
+    memory_config: MemoryConfig | None = None,
+    topology: Any = Topology.Linear,
+    cluster_axis: int | None = None,
+    subdevice_id: Any = None,
+) -> Tensor:
+    """One chip's tensor on all chips along an axis of the mesh. The sender is a coordinate; along an axis each
+    line has a sender of its own, at the coordinate's place on that axis."""
+    x, sender = input_tensor, _coordinate(sender_coord)
+    if cluster_axis is None and isinstance(x, MeshTensor):
+        shape = x.tensor_topology().distribution_shape()
+        line = sum(size > 1 for size in shape) <= 1
+        expect(line, "broadcast op is only supported for a linear tensor topology shape")
+    count = size_along(x, cluster_axis)
+    expect(count > 1, f"broadcast op will only work for num_devices > 1, but has {count}")
+    made: dict[MeshCoordinate, Tensor] = {}
+    for group in groups(x, cluster_axis):  # type: ignore[arg-type]
+        _check_cabled(group)
+        number = sender[cluster_axis] if cluster_axis is not None else group.index(sender)
+        parts = members(x, group)  # type: ignore[arg-type]
+        for where, own in zip(group, parts, strict=True):
+            made[where] = _on(parts[number], own._device, memory_config)
+    return _result(x, cluster_axis, replicated_along, made)
+
+
+def _check_cabled(group: list[MeshCoordinate]) -> None:
+    """Raise RuntimeError for a line in which two chips that follow each other are no neighbours."""
+    for a, b in pairwise(group):
+        apart = sum(abs(p - q) for p, q in zip(a, b, strict=True))
+        text = f"Could not find any forwarding direction from src {tuple(a)} to dst {tuple(b)}"
+        expect(apart == 1, text)
+
+
+def _coordinate(given: Any) -> MeshCoordinate:
+    if not isinstance(given, Sequence):
+        raise mistaken(f"{given!r} is no ttnn.MeshCoordinate")
+    return MeshCoordinate(given)
+
+
+@_collective("point_to_point")
+def point_to_point(
+    input_tensor: Tensor,
+    sender_coord: Any,
+    receiver_coord: Any,
+    *,
+    output_tensor: Any = None,
+    intermediate_tensor: Any = None,
+    topology: Any = Topology.Linear,
+) -> Tensor:
+    """A tensor like the input, or ``output_tensor``, in which the receiver has the sender's part."""
+    x, sender, receiver = input_tensor, _coordinate(sender_coord), _coordinate(receiver_coord)
+    expect(isinstance(x, MeshTensor), "point_to_point needs a tensor on a mesh of devices")
+    assert isinstance(x, MeshTensor)
+    expect(sender != receiver, f"the sender and the receiver are one chip, {tuple(sender)}")
+    page = x.parts[0].buffer_page_size()
+    step = 16
+    text = f"the size of a page, {page} B, must be a multiple of the alignment of L1, {step} B"
+    expect(page % step == 0, text)
+    for where in (sender, receiver):
+        x.part(where)
+    into = x if output_tensor is None else output_tensor
+    made = {}
+    for where, part in into._parts.items():
+        if where == receiver:
+            made[where] = _written(exchange.sent(x.part(sender), part._device), output_tensor, where)
+        else:
+            made[where] = part if output_tensor is not None else _on(part, part._device, None)
+    return MeshTensor(made, mesh_of(x), x.tensor_topology())
+
+
+def _written(part: Tensor, into: Any, where: MeshCoordinate) -> Tensor:
+    return part if into is None else target(part, None, into.part(where)).wrap(part._handle)
+
+
+@_collective("mesh_partition")
+def mesh_partition(
+    input_tensor: Tensor,
+    dim: int,
+    cluster_axis: int | None = None,
+    *,
+    memory_config: MemoryConfig | None = None,
+) -> Tensor:
+    """Of each chip's tensor the part of ``dim`` that has the chip's number along an axis of the mesh."""
+    x, count = input_tensor, size_along(input_tensor, cluster_axis)
+    if cluster_axis is None and isinstance(x, MeshTensor):
+        count = mesh_of(x).get_num_devices()
+    at = _axis(dim, x)
+    text = f"input_shape[dim] must be divisible by cluster_axis_size: {x.shape[at]} % {count}"
+    expect(x.shape[at] % count == 0, text)
+    size = x.shape[at] // count
+    aligned = x.layout is not Layout.TILE or at < len(x.shape) - 2 or count == 1 or size % _TILE == 0
+    expect(aligned, f"a part of {size} elements of dimension {at} is no whole number of tiles")
+    if not isinstance(x, MeshTensor):
+        return exchange.piece(x, at, 0, 1, memory_config)
+    order = mesh_of(x).coordinates()
+    made = {
+        where: exchange.piece(
+            part,
+            at,
+            order.index(where) if cluster_axis is None else where[cluster_axis],
+            count,
+            memory_config,
+        )
+        for where, part in x._parts.items()
+    }
+    if x.tensor_topology().is_replicated() or len(x.tensor_topology().placements()) > 1:
+        return placed(x, cluster_axis, _cut_if_whole(at), made)
+    return MeshTensor(made, mesh_of(x), x.tensor_topology())
+
+
+def _cut_if_whole(dim: int) -> Callable[[Any], Any]:
+    return lambda one: PlacementShard(dim) if isinstance(one, PlacementReplicate) else one
