@@ -1,5 +1,6 @@
-"""ChipMesh: a mesh of several simulated chips. An operation runs on each chip's part (operations/over_mesh.py),
-so a mesh has no memory of its own: its ``members`` are devices as open_device makes them."""
+"""ChipMesh: a mesh of several simulated chips. An operation runs on each chip's part
+(operations/over_mesh.py), so a mesh has no memory of its own: its ``members`` are devices as open_device
+makes them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Clusters: machines of several chips, by the names that --board and GR_TTNN_BOARD take beside those of boards.
+"""Clusters: machines of several chips, by the names that --board and GR_TTNN_BOARD take beside those of
+boards.
 
-Shapes are those in which the release opens them (its mesh graph descriptors); which chips are cabled how is in
-schemas/topologies.
+Shapes are those in which the release opens them (its mesh graph descriptors); which chips are cabled how is
+in schemas/topologies.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Mappers and composers: how a tensor becomes parts on the chips of a mesh, and the parts one tensor again. On a
-mesh of one chip each is the identity."""
+"""Mappers and composers: how a tensor becomes parts on the chips of a mesh, and the parts one tensor again.
+On a mesh of one chip each is the identity."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _OverMesh:
         self.shape = own if override is None else override
         text = f"The size of the supplied mesh shape {self.shape} does not match the device shape size {own}"
         check(self.shape.mesh_size() <= own.mesh_size(), op, text)
-        text = f"The number of dimensions in the mesh shape {self.shape} does not match the number of {what} in the config"
+        text = f"The number of dimensions in the mesh shape {self.shape} does not match the number of {what}"
         check(len(self.shape) == count, op, text)
         inside = len(self.shape) == len(own) and all(a <= b for a, b in zip(self.shape, own, strict=True))
         self._places = coordinates(tuple(self.shape)) if inside else coordinates(tuple(own))
@@ -94,7 +94,7 @@ class TensorToMesh(_OverMesh):
                 for i, piece in enumerate(_chunked(chunk, dim, sizes[axis]))
             }
         wanted = math.prod(sizes[axis] for axis in axes)
-        text = f"ND sharding requires the number of chunks {len(chunks)} to match the mesh dimension size {wanted}"
+        text = f"ND sharding requires the number of chunks {len(chunks)} to match the mesh size {wanted}"
         check(len(sizes) == 1 or len(chunks) == wanted, "ttnn.distribute_tensor", text)
         _check_alike([tuple(chunk.shape) for chunk in chunks.values()])
         pairs = []
@@ -146,7 +146,7 @@ class MeshToTensor(_OverMesh):
         dims = [_dimension(dim, rank) for dim in self.config.dims]
         if len(dims) == 1:
             return np.concatenate(values, dims[0])
-        text = f"ND composition requires the number of tensors {len(values)} to match the mesh shape {self.shape}"
+        text = f"ND composition requires the number of tensors {len(values)} to match the mesh {self.shape}"
         check(len(values) == self.shape.mesh_size(), "ttnn.aggregate_tensor", text)
         check(len(set(dims)) == len(dims), "ttnn.aggregate_tensor", "dims must be unique")
         for axis in reversed(range(len(dims))):

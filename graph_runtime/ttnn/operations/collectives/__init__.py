@@ -1,4 +1,4 @@
-"""Collectives: functions that move values between the chips of a mesh. exchange: the steps over the chips of a
-group; placing: groups and placements of results; basic: ttnn's functions."""
+"""Collectives: functions that move values between the chips of a mesh. exchange: the steps over the chips
+of a group; placing: groups and placements of results; basic: ttnn's functions."""
 
 from . import basic as basic

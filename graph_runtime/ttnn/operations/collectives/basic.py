@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from ...answers import get_fabric_config
+from ...devices import kernels
 from ...devices.chip_mesh import MeshCoordinate
 from ...devices.chips import FabricConfig, Topology
 from ...errors import expect, mistaken
@@ -160,25 +161,19 @@ def all_reduce(
     all_gather over a dimension that can be cut into whole tiles, else the sum of all on each chip."""
     x, count = input_tensor, size_along(input_tensor, cluster_axis)
     expect(count > 1, f"all_reduce op will only work for num_devices > 1, but has {count}")
-    dim, made = _cut_dim(x, count), {}
-    if dim is not None:
-        made = _scattered(x, cluster_axis, dim, topology, None)
+    dim = _cut_dim(x, count)
+    sums = {} if dim is None else _scattered(x, cluster_axis, dim, topology, None)
+    made = {}
     for group in groups(x, cluster_axis):  # type: ignore[arg-type]
         parts = members(x, group)  # type: ignore[arg-type]
         for where, part in zip(group, parts, strict=True):
             chip: Any = part._device
             if dim is not None:
-                pieces = [made[at] for at in group]
-                whole = exchange.gathered(pieces, chip, dim, memory_config or x._config)
+                pieces = [sums[at] for at in group]
+                made[where] = exchange.gathered(pieces, chip, dim, memory_config or x._config)
             else:
-                here = [exchange.sent(one, chip) for one in parts]
-                whole = here[0]
-                for one in here[1:]:
-                    whole = exchange.added(whole, one)
-                whole = whole if memory_config is None else target(whole, memory_config).wrap(whole._handle)
-            made[where, "whole"] = whole  # type: ignore[index]
-    results = {key[0]: one for key, one in made.items() if isinstance(key, tuple) and key[-1] == "whole"}
-    return _result(x, cluster_axis, replicated_along, results)
+                made[where] = exchange.total_on(chip, parts, memory_config)
+    return _result(x, cluster_axis, replicated_along, made)
 
 
 def _cut_dim(x: Tensor, count: int) -> int | None:
@@ -218,14 +213,8 @@ def _on(part: Tensor, chip: Any, config: MemoryConfig | None) -> Tensor:
     """A copy of a part on a chip, its own included."""
     here = exchange.sent(part, chip)
     if here is part or config is not None:
-        here = target(here, config).wrap(_copy_of(here))
+        here = target(here, config).wrap(kernels.copied(here._handle))
     return here
-
-
-def _copy_of(part: Tensor) -> Any:
-    from ...devices import kernels
-
-    return kernels.copied(part._handle)
 
 
 @_collective("broadcast")
@@ -239,17 +228,19 @@ def broadcast(
     cluster_axis: int | None = None,
     subdevice_id: Any = None,
 ) -> Tensor:
-    """One chip's tensor on all chips along an axis of the mesh. The sender is a coordinate; along an axis each
-    line has a sender of its own, at the coordinate's place on that axis."""
+    """One chip's tensor on all chips along an axis of the mesh. The sender is a coordinate; along an axis
+    each line has a sender of its own, at the coordinate's place on that axis."""
     x, sender = input_tensor, _coordinate(sender_coord)
     if cluster_axis is None and isinstance(x, MeshTensor):
         shape = x.tensor_topology().distribution_shape()
         line = sum(size > 1 for size in shape) <= 1
         expect(line, "broadcast op is only supported for a linear tensor topology shape")
-    count = size_along(x, cluster_axis)
+    alone = cluster_axis is None and isinstance(x, MeshTensor)
+    count = len(x.coordinates) if alone else size_along(x, cluster_axis)  # type: ignore[attr-defined]
     expect(count > 1, f"broadcast op will only work for num_devices > 1, but has {count}")
     made: dict[MeshCoordinate, Tensor] = {}
-    for group in groups(x, cluster_axis):  # type: ignore[arg-type]
+    found = [x.coordinates] if alone else groups(x, cluster_axis)  # type: ignore[arg-type, attr-defined]
+    for group in found:
         _check_cabled(group)
         number = sender[cluster_axis] if cluster_axis is not None else group.index(sender)
         parts = members(x, group)  # type: ignore[arg-type]
@@ -317,8 +308,6 @@ def mesh_partition(
 ) -> Tensor:
     """Of each chip's tensor the part of ``dim`` that has the chip's number along an axis of the mesh."""
     x, count = input_tensor, size_along(input_tensor, cluster_axis)
-    if cluster_axis is None and isinstance(x, MeshTensor):
-        count = mesh_of(x).get_num_devices()
     at = _axis(dim, x)
     text = f"input_shape[dim] must be divisible by cluster_axis_size: {x.shape[at]} % {count}"
     expect(x.shape[at] % count == 0, text)
@@ -338,8 +327,9 @@ def mesh_partition(
         )
         for where, part in x._parts.items()
     }
-    if x.tensor_topology().is_replicated() or len(x.tensor_topology().placements()) > 1:
-        return placed(x, cluster_axis, _cut_if_whole(at), made)
+    topology, shape = x.tensor_topology(), mesh_of(x).shape
+    if count > 1 and (topology.is_replicated() or len(topology.placements()) > 1 or 1 in shape):
+        return placed(x, cluster_axis, _cut_if_whole(at) if 1 not in shape else cut_along(at), made)
     return MeshTensor(made, mesh_of(x), x.tensor_topology())
 
 

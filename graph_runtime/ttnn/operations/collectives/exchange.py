@@ -1,9 +1,9 @@
-"""The steps of a collective over a group of chips: copies over the links, and sums on the chips. All of them are
-queued work of the chips; no value goes through the host.
+"""The steps of a collective over a group of chips: copies over the links, and sums on the chips. All of them
+are queued work of the chips; no value goes through the host.
 
-A group is a list of the chips' tensors, in order. A sum goes along the line of chips from both of its ends to the
-chip that keeps it, or once around a ring, and each chip on the way adds its own part: each addition rounds to the
-tensors' dtype, which is the format on the wire (assumed: ttnn's programs do so, in chunks).
+A group is a list of the chips' tensors, in order. A sum goes along the line of chips from both of its ends
+to the chip that keeps it, or once around a ring, and each chip on the way adds its own part: each addition
+rounds to the tensors' dtype, which is the format on the wire (assumed: ttnn's programs do so, in chunks).
 """
 
 from __future__ import annotations
@@ -73,6 +73,14 @@ def summed(parts: Sequence[Tensor], keeper: int, ring: bool) -> Tensor:
         if coming is not None:
             total = added(total, sent(coming, _chip(total)))
     return total
+
+
+def total_on(chip: MeshDevice, parts: Sequence[Tensor], config: MemoryConfig | None = None) -> Tensor:
+    """The sum of all chips' tensors on one of them, which gets all and adds them in their order."""
+    total = sent(parts[0], chip)
+    for part in parts[1:]:
+        total = added(total, sent(part, chip))
+    return total if config is None else target(total, config).wrap(total._handle)
 
 
 def scattered(

@@ -21,12 +21,12 @@ def mesh_of(x: MeshTensor) -> ChipMesh:
 
 
 def size_along(x: Any, axis: int | None) -> int:
-    """Number of chips of each group of a collective: along an axis of the mesh, or all that have a part."""
+    """Number of chips of each group of a collective: along an axis of the mesh, or all."""
     if not isinstance(x, MeshTensor):
         return 1
     mesh = mesh_of(x)
     if axis is None:
-        return len(x.coordinates)
+        return mesh.get_num_devices()
     expect(0 <= axis < len(mesh.shape), f"cluster axis {axis} is out of range for a mesh {tuple(mesh.shape)}")
     return int(mesh.shape[axis])
 
@@ -34,7 +34,7 @@ def size_along(x: Any, axis: int | None) -> int:
 def groups(x: MeshTensor, axis: int | None) -> list[list[MeshCoordinate]]:
     """The groups of a collective that have parts of a tensor, each in the order of the mesh."""
     if axis is None:
-        return [x.coordinates]
+        return [mesh_of(x).coordinates()]
     mine = set(x.coordinates)
     return [line for line in lines(mesh_of(x).coordinates(), axis) if mine & set(line)]
 
@@ -64,16 +64,26 @@ def placed(
     mesh, topology = mesh_of(x), x.tensor_topology()
     shape, placements = tuple(topology.distribution_shape()), topology.placements()
     ordered = {at: results[at] for at in mesh.coordinates() if at in results}
-    flat = len(shape) == 1 and len(mesh.shape) > 1
-    if flat and shape[0] != mesh.shape.mesh_size():
+    flat = len(shape) == 1 < sum(size > 1 for size in mesh.shape)
+    if len(shape) == 1 and shape[0] != mesh.shape.mesh_size():
         return MeshTensor(ordered, mesh, topology.moved_to(list(ordered)))
     if flat:
         shape, placements = tuple(mesh.shape), placements * len(mesh.shape)
-    for at in range(len(placements)) if axis is None else [axis]:
-        placements[at] = change(placements[at])
+    if len(shape) == 1:  # the mesh is a line
+        placements = [change(placements[0])] if axis is None or mesh.shape[axis] > 1 else placements
+    elif axis is None:
+        placements = [change(one) for one in placements]
+    else:
+        placements[axis] = change(placements[axis])
+    if axis is None and not flat:  # no dimension is cut along two axes
+        placements = [_kept(one, placements[at + 1 :]) for at, one in enumerate(placements)]
     if flat and _cut_alike(placements, len(x.shape)):
         shape, placements = (math.prod(shape),), placements[-1:]
     return MeshTensor(ordered, mesh, TensorTopology(shape, placements, list(ordered)))
+
+
+def _kept(placement: Any, later: list[Any]) -> Any:
+    return PlacementReplicate() if placement in later else placement
 
 
 def _cut_alike(placements: list[Any], rank: int) -> bool:
