@@ -353,8 +353,7 @@ def on_device(
 ) -> Tensor:
     """A tensor on a device with values from the host, by default in interleaved DRAM.
 
-    Raises RuntimeError for a configuration that does not fit, Unsupported, DeviceMemoryError.
-    """
+    Raises RuntimeError for a configuration that does not fit, Unsupported, DeviceMemoryError."""
     config, to = _place(op, values.shape, dtype, layout, device, config, tile)
     values = np.asarray(values, dtypes.to_numpy(dtype.stored[0]), order="C")
     return Tensor.of(array(values, device.chip, layout=to), dtype, layout, config, device, padding, tile)
