@@ -119,7 +119,7 @@ class ChipMesh(MeshDevice):
     # **************** the program cache ****************
 
     def num_program_cache_entries(self) -> int:
-        """The card programs of all chips: a program that several chips run counts once."""
+        """Number of card programs of all chips; one that several chips run counts once."""
         return len(set().union(*(member.cached_programs for member in self.members)))
 
     def enable_program_cache(self) -> None:

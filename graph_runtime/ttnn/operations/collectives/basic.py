@@ -1,7 +1,7 @@
 """ttnn's collectives: all_gather, reduce_scatter, all_reduce, all_broadcast, broadcast, point_to_point,
 mesh_partition.
 
-Arguments that choose links, workers and buffers of silicon's programs have no effect on a value."""
+Arguments that choose links, workers and buffers on silicon have no effect on a value."""
 
 from __future__ import annotations
 

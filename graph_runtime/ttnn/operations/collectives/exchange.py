@@ -3,7 +3,7 @@ are queued work of the chips; no value goes through the host.
 
 A group is a list of the chips' tensors, in order. A sum goes along the line of chips from both of its ends
 to the chip that keeps it, or once around a ring, and each chip on the way adds its own part: each addition
-rounds to the tensors' dtype, which is the format on the wire (assumed: ttnn's programs do so, in chunks).
+rounds to the tensors' dtype, which is the format on the wire (assumed: the release does so, in chunks).
 """
 
 from __future__ import annotations
