@@ -98,12 +98,29 @@ def device_params(request: Any) -> Any:
     return getattr(request, "param", {})
 
 
+def opened_mesh(wanted: Any, params: Any) -> Iterator[Any]:
+    """Open a mesh, with the fabric that ``params`` name, and close it after the test."""
+    shape = (1, wanted) if isinstance(wanted, int) else tuple(wanted)
+    count, there = shape[0] * shape[1], ttnn.get_num_devices()
+    if count > there:
+        pytest.skip(f"needs {count} devices, the machine has {there}: choose it by --board or GR_TTNN_BOARD")
+    fabric = dict(params or {}).get("fabric_config")
+    if fabric is not None and not isinstance(fabric, bool):
+        ttnn.set_fabric_config(fabric)
+    opened = _opened(params, shape)
+    yield opened
+    while ttnn.graph.is_graph_capture_active():
+        ttnn.graph.end_graph_capture()
+    ttnn.close_mesh_device(opened)
+    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+
+
 _KNOWN = ("l1_small_size", "trace_region_size", "num_command_queues", "worker_l1_size")
 
 
-def _opened(params: Any) -> Any:
+def _opened(params: Any, shape: tuple[int, ...] = (1, 1)) -> Any:
     known = {key: value for key, value in dict(params or {}).items() if key in _KNOWN}
-    device: Any = ttnn.CreateDevice(device_id=0, **known)
+    device: Any = ttnn.open_mesh_device(ttnn.MeshShape(shape), **known)
     device.cache_entries_counter = CacheEntriesCounter(device)
     ttnn.SetDefaultDevice(device)
     return device
@@ -148,14 +165,9 @@ def device(request: Any, device_params: Any) -> Any:
 
 @pytest.fixture
 def mesh_device(request: Any, device_params: Any) -> Any:
-    """A mesh of one device; a test that asks for a larger mesh is skipped."""
-    wanted = getattr(request, "param", 1)
-    count = wanted if isinstance(wanted, int) else wanted[0] * wanted[1]
-    if count > 1:
-        pytest.skip(f"needs {count} devices, there is one")
-    opened = _opened(device_params)
-    yield opened
-    ttnn.close_device(opened)
+    """A mesh of the machine's chips, as the test asks for: a number of chips or (rows, columns), by default
+    one chip. A test that asks for more chips than the machine has is skipped."""
+    yield from opened_mesh(getattr(request, "param", 1), device_params)
 
 
 @pytest.fixture

@@ -158,7 +158,7 @@ def test_what_does_not_fit_is_a_runtime_error_and_the_device_goes_on(device, wha
 
 def test_what_is_declined_says_its_name_and_is_no_runtime_error(device):
     for call, name in (
-        (lambda: ttnn.all_gather(on(device)), "ttnn.all_gather"),
+        (lambda: ttnn.all_to_all_dispatch(on(device)), "ttnn.all_to_all_dispatch"),
         (lambda: ttnn.generic_op(1), "generic_op"),
     ):
         with pytest.raises(ttnn.Unsupported, match=name) as caught:
@@ -236,7 +236,7 @@ def test_a_host_tensor_is_padded_to_tiles_and_keeps_its_shape():
 
 
 def test_names_of_ttnn_that_are_not_there_can_be_imported():
-    for use in (lambda: ttnn.Mcast.attach, lambda: ttnn.D2HSocket(), lambda: ttnn.all_gather(1)):
+    for use in (lambda: ttnn.Mcast.attach, lambda: ttnn.D2HSocket(), lambda: ttnn.all_to_all_dispatch(1)):
         with pytest.raises(ttnn.Unsupported):
             use()
 

@@ -90,8 +90,8 @@ def test_what_ttnn_refuses(device):
     pure = ttnn.MemoryConfig(ttnn.BufferType.L1, ttnn.NdShardSpec((1, 32, 32), four))
     with pytest.raises(RuntimeError, match="2D shard spec"):
         ttnn.interleaved_to_sharded(x, pure)
-    with pytest.raises(ttnn.Unsupported, match=r"ttnn\.all_gather is not supported"):
-        ttnn.get_golden_function(ttnn.all_gather)
+    with pytest.raises(ttnn.Unsupported, match=r"ttnn\.all_to_all_dispatch is not supported"):
+        ttnn.get_golden_function(ttnn.all_to_all_dispatch)
 
 
 def test_statistics_of_shards_are_means(device):

@@ -7,7 +7,7 @@ from .operation import declined
 
 # reason -> names of functions
 DECLINED: dict[str, str] = {
-    "it talks to other chips, and there is one": (
+    "it exchanges values between chips in a way that is not modelled": (
         "all_to_all_combine all_to_all_dispatch reduce_to_root fused_rms_minimal "
         "experimental.all_gather_async experimental.all_reduce_async "
         "experimental.reduce_scatter_minimal_async experimental.send_async experimental.recv_async "
@@ -57,7 +57,7 @@ DECLINED: dict[str, str] = {
         "experimental.test_tensor_prefetcher_pipe_validator"
     ),
     "it hangs the device on purpose": "test_hang_device_operation",
-    "it places data for experimental.moe_compute, which talks to other chips": (
+    "it places data for experimental.moe_compute, whose exchange between chips is not modelled": (
         "experimental.add_shared_expert_weights experimental.get_moe_combine_cores "
         "experimental.get_moe_tilize_drain_core experimental.get_moe_worker_mcast_bounding_box "
         "experimental.get_weight_core_shard_maps experimental.get_weight_mem_configs "

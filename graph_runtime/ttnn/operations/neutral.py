@@ -4,7 +4,7 @@ argument that is not in a function's signature raises TypeError, as in ttnn."""
 from __future__ import annotations
 
 _CORES = "the choice of cores is not simulated: kernels choose their own"
-_CHIPS = "it concerns several chips, and there is one"
+_CHIPS = "it concerns several chips: a call on one chip has them not, a call on a mesh is refused"
 _SPEED = "it chooses among algorithms of silicon for speed; the result here is the precise one"
 
 NEUTRAL = {
@@ -33,8 +33,10 @@ NEUTRAL = {
     "blocking": "reading waits for the values",
 }
 
+_LINKS = "it chooses links, workers and buffers of silicon's exchange between chips"
+
 # arguments that functions have in their signatures and do not use
-_TAIL = "it concerns the part of a sequence that comes after other chips' parts, and there is one chip"
+_TAIL = "it concerns the part of a sequence that comes after other chips' parts; each chip has the whole one"
 _MASKS = "silicon's group norm needs it; here it follows from the shapes of other arguments"
 NAMED = {
     "program_config": _CORES,
@@ -66,6 +68,13 @@ NAMED = {
     "output_tile": "addmm accepts none: its rule refuses one before it runs",
     "keepdim": "a gradient's shape is its input's",
     "mode": "it concerns several hosts",
+    "chunks_per_sync": _LINKS,
+    "num_workers_per_link": _LINKS,
+    "num_buffers_per_channel": _LINKS,
+    "num_links": _LINKS,
+    "intermediate_tensor": _LINKS,
+    "intermediate_memory_config": _LINKS,
+    "use_l1_small_for_semaphores": _LINKS,
     "device": "values come to the host from the device that they are on",
     "sequence_parallel_axis": _CHIPS,
     "cluster_axis": _CHIPS,
@@ -83,9 +92,8 @@ NAMED = {
     "topology": _CHIPS,
     "persistent_output_buffer": _CHIPS,
     "multi_device_global_semaphore": _CHIPS,
-    "num_preferred_links": _CHIPS,
-    "mesh_device": _CHIPS,
-    "use_l1_small_for_semaphores": _CHIPS,
+    "num_preferred_links": _LINKS,
+    "mesh_device": "the chips are those of the tensors",
     "expert_indices_tensor": "one chip has all experts",
     "expert_mapping_tensor": "one chip has all experts",
     "non_zero_weight_size": "one chip has all experts",
@@ -105,3 +113,7 @@ NAMED = {
     "masks": _SPEED,
     "cq_id": "the work of two queues runs in order",
 }
+
+
+# arguments that name chips of a mesh or its axes; functions that are no collectives have no effect of them
+ACROSS = frozenset(name for name, reason in NAMED.items() if reason is _CHIPS)

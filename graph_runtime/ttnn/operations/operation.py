@@ -21,7 +21,7 @@ from ..settings import SETTINGS
 from ..tensors.tensor import Tensor, tensors_within
 from .argument_names import ARGUMENT_NAMES
 from .bodies import Parameters, around, check_kinds
-from .neutral import NEUTRAL
+from .neutral import ACROSS, NEUTRAL
 from .over_mesh import on_each_chip, takes_part
 
 # context managers around each outermost call; each gives a function that is called with the result: with
@@ -131,7 +131,14 @@ class Operation:
 
     def _on_mesh(self, args: Any, kwargs: Any) -> Any:
         """The result of a call on tensors or a device of several chips. Captures, hooks and logs see the call
-        of the first chip, as all chips do the same."""
+        of the first chip, as all chips do the same. Raises Unsupported for an argument that concerns other
+        chips."""
+        if not self.reason:
+            said = {**dict(zip(self.parameters.positional, args, strict=False)), **kwargs}
+            given = sorted(name for name in ACROSS & said.keys() if said[name] not in (None, False))
+            if given:
+                text = f"{self.__name__} on a mesh of several chips with {given[0]} is not supported"
+                raise Unsupported(f"{text}: each chip computes with its own part", op=self.__name__)
 
         def call(_: Any, own: Any, more: Any) -> Any:
             made = self(*own, **more)

@@ -1,9 +1,9 @@
-"""Fixtures of tt-metal's conftest for more than one chip and for the machine. A test of several chips is
-skipped, as tt-metal skips it on a machine with one chip."""
+"""Fixtures of tt-metal's conftest for more than one chip and for the machine. A test is skipped if the
+machine that --board or GR_TTNN_BOARD names has fewer chips, as tt-metal skips it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +12,28 @@ import pytest
 from .. import interface as ttnn
 
 
-def _of_chips(name: str, count: int) -> Any:
+def _of_chips(name: str, *shape: int) -> Any:
     @pytest.fixture(name=name)
-    def fixture() -> None:
-        pytest.skip(f"{name} needs {count} devices, there is one")
+    def fixture(device_params: Any) -> Iterator[Any]:
+        from ..plugin import opened_mesh
+
+        yield from opened_mesh(shape, device_params)
 
     return fixture
 
 
-n300_mesh_device = _of_chips("n300_mesh_device", 2)
-pcie_mesh_device = _of_chips("pcie_mesh_device", 4)
-t3k_mesh_device = _of_chips("t3k_mesh_device", 8)
-t3k_single_board_mesh_device = _of_chips("t3k_single_board_mesh_device", 8)
-ensure_devices_tg = _of_chips("ensure_devices_tg", 32)
+n300_mesh_device = _of_chips("n300_mesh_device", 1, 2)
+pcie_mesh_device = _of_chips("pcie_mesh_device", 2, 2)
+t3k_mesh_device = _of_chips("t3k_mesh_device", 2, 4)
+t3k_single_board_mesh_device = _of_chips("t3k_single_board_mesh_device", 1, 2)
+
+
+@pytest.fixture
+def ensure_devices_tg() -> None:
+    """Skip the test unless the machine has the 32 chips of a Galaxy."""
+    there = ttnn.get_num_devices()
+    if there < 32:
+        pytest.skip(f"needs 32 devices, the machine has {there}")
 
 
 @pytest.fixture
@@ -36,19 +45,19 @@ def silicon_arch_blackhole(silicon_arch_name: str) -> str:
 
 @pytest.fixture
 def bh_1d_mesh_device(silicon_arch_blackhole: str, mesh_device: Any) -> Any:
-    """A mesh that is a line: one Blackhole."""
+    """A mesh of Blackholes that is a line."""
     return mesh_device
 
 
 @pytest.fixture
 def bh_2d_mesh_device(silicon_arch_blackhole: str, mesh_device: Any) -> Any:
-    """A mesh that is a grid: one Blackhole."""
+    """A mesh of Blackholes that is a grid."""
     return mesh_device
 
 
 @pytest.fixture
 def galaxy_type() -> None:
-    """None, for this machine is no Galaxy."""
+    """None, for no kind of Galaxy is told apart."""
 
 
 @pytest.fixture

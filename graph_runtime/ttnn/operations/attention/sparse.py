@@ -26,7 +26,7 @@ def _one_chip(**given: Any) -> None:
     """Raise Unsupported for arguments about a cache that is spread over several chips."""
     named = [name for name, value in given.items() if value]
     if named:
-        raise Unsupported(f"{called()} with {named[0]} is not supported: there is one chip")
+        raise Unsupported(f"{called()} with {named[0]} is not supported: each chip has the whole sequence")
 
 
 def _slot(cache: WideValue, at: int | None) -> WideValue:

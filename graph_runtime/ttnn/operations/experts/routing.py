@@ -173,7 +173,7 @@ def moe_routing_remap(
     expert_parallel_size: int,
     cluster_axis: int,
 ) -> WideValue:
-    """This chip's part of the weights of chosen experts [1, experts]: all, because there is one chip."""
+    """This chip's part of the weights of chosen experts [1, experts]: all, as each chip has all experts."""
     text = f"expert parallel size ({expert_parallel_size}) should be the same as size of cluster axis"
     expect(expert_parallel_size == 1, f"{text} {cluster_axis} (1)")
     return routing_weights_tensor.copied()
