@@ -4,9 +4,6 @@ function is reported as skipped, with the function's name; a wrong result fails.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import wraps
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +12,7 @@ import pytest
 from . import interface as ttnn
 from .errors import Unsupported
 from .runner.install import install
+from .runner.meshes import opened, opened_mesh
 
 _MARKS = (
     "requires_fast_runtime_mode_off: needs ttnn's slow mode",
@@ -98,69 +96,16 @@ def device_params(request: Any) -> Any:
     return getattr(request, "param", {})
 
 
-def opened_mesh(wanted: Any, params: Any) -> Iterator[Any]:
-    """Open a mesh, with the fabric that ``params`` name, and close it after the test."""
-    shape = (1, wanted) if isinstance(wanted, int) else tuple(wanted)
-    count, there = shape[0] * shape[1], ttnn.get_num_devices()
-    if count > there:
-        pytest.skip(f"needs {count} devices, the machine has {there}: choose it by --board or GR_TTNN_BOARD")
-    fabric = dict(params or {}).get("fabric_config")
-    if fabric is not None and not isinstance(fabric, bool):
-        ttnn.set_fabric_config(fabric)
-    opened = _opened(params, shape)
-    yield opened
-    while ttnn.graph.is_graph_capture_active():
-        ttnn.graph.end_graph_capture()
-    ttnn.close_mesh_device(opened)
-    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
-
-
-_KNOWN = ("l1_small_size", "trace_region_size", "num_command_queues", "worker_l1_size")
-
-
-def _opened(params: Any, shape: tuple[int, ...] = (1, 1)) -> Any:
-    known = {key: value for key, value in dict(params or {}).items() if key in _KNOWN}
-    device: Any = ttnn.open_mesh_device(ttnn.MeshShape(shape), **known)
-    device.cache_entries_counter = CacheEntriesCounter(device)
-    ttnn.SetDefaultDevice(device)
-    return device
-
-
-class CacheEntriesCounter:
-    """The number of ttnn programs that calls added to the device's cache: measure() counts the ttnn programs
-    of a with block, ``total`` is the sum over all blocks."""
-
-    def __init__(self, device: Any):
-        self.device, self.total = device, 0
-
-    def reset(self) -> None:
-        self.total = 0
-
-    @contextmanager
-    def measure(self) -> Iterator[None]:
-        before = self.device.num_program_cache_entries()
-        yield
-        self.total += self.device.num_program_cache_entries() - before
-
-    def decorator(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(function)
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            with self.measure():
-                return function(*args, **kwargs)
-
-        return counted
-
-
 @pytest.fixture
 def device(request: Any, device_params: Any) -> Any:
     """A device, opened for the test with the parameters of the mark use_module_device or of device_params."""
     mark = request.node.get_closest_marker("use_module_device")
     said = {} if mark is None else (mark.args[0] if mark.args else mark.kwargs.get("device_params", {}))
-    opened = _opened({**said, **dict(device_params or {})})
-    yield opened
+    chip = opened({**said, **dict(device_params or {})})
+    yield chip
     while ttnn.graph.is_graph_capture_active():  # a test that ended inside of a capture left the capture open
         ttnn.graph.end_graph_capture()
-    ttnn.close_device(opened)
+    ttnn.close_device(chip)
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ machine that --board or GR_TTNN_BOARD names has fewer chips, as tt-metal skips i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,62 @@ import pytest
 from .. import interface as ttnn
 
 
+def opened_mesh(wanted: Any, params: Any) -> Iterator[Any]:
+    """Open a mesh, with the fabric that ``params`` name, and close it after the test."""
+    shape = (1, wanted) if isinstance(wanted, int) else tuple(wanted)
+    count, there = shape[0] * shape[1], ttnn.get_num_devices()
+    if count > there:
+        pytest.skip(f"needs {count} devices, the machine has {there}: choose it by --board or GR_TTNN_BOARD")
+    fabric = dict(params or {}).get("fabric_config")
+    if fabric is not None and not isinstance(fabric, bool):
+        ttnn.set_fabric_config(fabric)
+    mesh = opened(params, shape)
+    yield mesh
+    while ttnn.graph.is_graph_capture_active():
+        ttnn.graph.end_graph_capture()
+    ttnn.close_mesh_device(mesh)
+    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+
+
+_KNOWN = ("l1_small_size", "trace_region_size", "num_command_queues", "worker_l1_size")
+
+
+def opened(params: Any, shape: tuple[int, ...] = (1, 1)) -> Any:
+    known = {key: value for key, value in dict(params or {}).items() if key in _KNOWN}
+    device: Any = ttnn.open_mesh_device(ttnn.MeshShape(shape), **known)
+    device.cache_entries_counter = CacheEntriesCounter(device)
+    ttnn.SetDefaultDevice(device)
+    return device
+
+
+class CacheEntriesCounter:
+    """The number of ttnn programs that calls added to the device's cache: measure() counts the ttnn programs
+    of a with block, ``total`` is the sum over all blocks."""
+
+    def __init__(self, device: Any):
+        self.device, self.total = device, 0
+
+    def reset(self) -> None:
+        self.total = 0
+
+    @contextmanager
+    def measure(self) -> Iterator[None]:
+        before = self.device.num_program_cache_entries()
+        yield
+        self.total += self.device.num_program_cache_entries() - before
+
+    def decorator(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            with self.measure():
+                return function(*args, **kwargs)
+
+        return counted
+
+
 def _of_chips(name: str, *shape: int) -> Any:
     @pytest.fixture(name=name)
     def fixture(device_params: Any) -> Iterator[Any]:
-        from ..plugin import opened_mesh
-
         yield from opened_mesh(shape, device_params)
 
     return fixture
