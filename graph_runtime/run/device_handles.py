@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from typing import Any, NamedTuple
+from weakref import ref
 
 import numpy as np
 
@@ -51,9 +52,11 @@ class DeviceHandle:
     """An open device, with its memory. ``env``: a ``gr_env *``, which kernels get.
 
     open_device makes one handle of a device in a process; tests make and close their own. No tensor memory is
-    taken before alloc. ``tensors``: weak references to the handles of all tensors in the device's memory."""
+    taken before alloc. ``tensors``: weak references to the handles of all tensors in the device's memory;
+    ``constants``: to the Buffers of constants, which no tensor shows."""
 
     tensors: WeakList
+    constants: WeakList
     env: Any
 
     def __init__(self, device: Device):
@@ -78,7 +81,7 @@ class DeviceHandle:
         )
         self._pointer = out[0]
         self._tags: dict[tuple[Layout, tuple[int, ...]], tuple[int, Any]] = {}  # tag, table of the device
-        self.tensors = WeakList()
+        self.tensors, self.constants = WeakList(), WeakList()
         self.env = lib.gr_device_env(self._pointer)
         if config.get("GUARD"):
             self.set_guard(True)
@@ -192,8 +195,7 @@ def open_device(device: Device) -> DeviceHandle:
 
 
 class WeakList(list[Any]):
-    """A list of ``weakref.ref`` objects. ``most``: length above which users of the list should call
-    ``sweep``."""
+    """A list of ``weakref.ref`` objects. ``most``: length above which ``add`` calls ``sweep``."""
 
     __slots__ = ("most",)
 
@@ -203,19 +205,25 @@ class WeakList(list[Any]):
         super().__init__()
         self.most = _LEAST
 
+    def add(self, thing: Any) -> None:
+        """Append a reference to an object."""
+        self.append(ref(thing))
+        if len(self) > self.most:
+            self.sweep()
+
     def sweep(self) -> None:
         """Remove the references to dead objects. References that other threads append meanwhile stay at the
         end of the list."""
         with _lock:
             count = len(self)
-            self[:count] = [ref for ref in self[:count] if ref() is not None]
+            self[:count] = [known for known in self[:count] if known() is not None]
             self.most = max(_LEAST, 2 * len(self))
 
     def alive(self) -> list[Any]:
         """The objects that are still alive, in the order in which they were added."""
         with _lock:
-            refs = self[:]
-        return [found for found in [ref() for ref in refs] if found is not None]
+            known = self[:]
+        return [found for found in [one() for one in known] if found is not None]
 
 
 def cut_of(ffi: Any, layout: Layout, shape: tuple[int, ...], grid_cols: int) -> tuple[Any, Any]:

@@ -17,6 +17,7 @@ from graph_runtime.base.machine.layout import Layout
 from graph_runtime.binding import core
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.run.queues.blocks import blocks
+from graph_runtime.run.queues.buffer import Buffer
 from graph_runtime.run.queues.template import Template
 from graph_runtime.run.sessions import staging
 from graph_runtime.run.single.upload import push
@@ -354,3 +355,36 @@ def test_a_submission_that_makes_room_holds_no_block(in_place, device, randn, mo
     assert at not in held[0]
     assert (out.numpy() == 2 * values).all()
     assert "l1" in [tensor.layout.memory for tensor in above]
+
+
+def test_a_writer_that_waits_long_for_its_turn_is_waited_for(device, relu, randn):
+    """The writer still holds the block that an eviction emptied, as on a busy machine, which gives its thread
+    no turn for a while."""
+    values = randn(4 * WIDE[0], WIDE[1])
+    source = put(device, values)
+    ones = put(device, np.ones(WIDE, np.float32))
+    rt.load_program(device, relu, "wide")
+    x = made(source, values)
+    held = [x.buffer]
+    letting_go = threading.Timer(0.3, held.clear)
+    letting_go.start()
+    (out,) = rt.submit(device, relu, "wide", [ones])
+    letting_go.join()
+    assert (out.numpy() == 1).all()
+    assert x.layout == TILE
+    assert (x.numpy() == values).all()
+
+
+def test_a_constant_is_not_waited_for(device, relu, monkeypatch):
+    """No thread gives a constant's block back, so a program without room is refused at once."""
+    spec = spec_of(device.device, TensorType("float32", (4 * WIDE[0], WIDE[1])), L1)
+    constant = Buffer.alloc(device.handle, spec.memory, spec.extent, "a constant", lasting=True)
+    device.handle.constants.add(constant)
+    ones = put(device, np.ones(WIDE, np.float32))
+    rt.load_program(device, relu, "wide")
+    monkeypatch.setattr(eviction.time, "sleep", lambda seconds: pytest.fail("it waits"))
+    with pytest.raises(gr.DeviceMemoryError, match="a constant"):
+        rt.submit(device, relu, "wide", [ones])
+    del constant
+    (out,) = rt.submit(device, relu, "wide", [ones])
+    assert (out.numpy() == 1).all()

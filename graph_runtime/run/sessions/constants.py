@@ -254,6 +254,7 @@ def _block(handle: DeviceHandle, memory: int, extent: int, holder: str, circular
                 f"{needs[0].end}: give up tensors in L1, or move them to DRAM",
                 device=str(handle.device),
             )
+        handle.constants.add(made)
         return made
 
     memory_is_l1 = bool(needs) and memory == l1_number(handle.device)

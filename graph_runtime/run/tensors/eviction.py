@@ -28,13 +28,16 @@ from .tensor import Tensor
 from .traffic import record
 
 _Made = TypeVar("_Made")
-_PAUSES = 0.001, 0.01, 0.05  # seconds of each pause
+# seconds of each pause for a tensor that another thread is making; together more than a thread of a busy
+# machine waits for its turn
+_PAUSES = 0.001, 0.01, 0.05, 0.2, 0.5, 1, 2
 
 
 class Resident(NamedTuple):
     """A block in L1, by its bytes in each bank, and the handles that show it. ``pinned``: the block cannot
     move, because the run reads it in place or no tensor shows it. ``loose``: whether a pinned block belongs
-    to no session, but to a constant, or to a tensor that is being made."""
+    to a tensor that is being made or written, so that it will soon be shown or given back: it is neither a
+    session's nor a constant's."""
 
     addr: int
     extent: int
@@ -171,9 +174,14 @@ def _blocks(handle: DeviceHandle, stay: Sequence[Tensor]) -> list[Resident]:
     for key, buffer in at.items():
         with suppress(DeviceError):  # another thread freed it meanwhile
             found[buffer.addr] = Resident(buffer.addr, buffer.extent, tuple(shown[key]), key in pinned)
+    constants = set()
+    for buffer in handle.constants.alive():
+        with suppress(DeviceError):  # freed
+            constants.add(buffer.addr if buffer.memory == l1 else None)
     for block in blocks(handle, l1):
         if block.kind in ("reserved", "held"):
-            found.setdefault(block.addr, Resident(block.addr, block.extent, (), True, block.kind == "held"))
+            loose = block.kind == "held" and block.addr not in constants
+            found.setdefault(block.addr, Resident(block.addr, block.extent, (), True, loose))
     return list(found.values())
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import itertools
 from typing import TYPE_CHECKING, Any
-from weakref import ref
 
 import numpy as np
 
@@ -102,10 +101,7 @@ class Handle:
         self._version: int | None = None
         self._retained = False
         if known:
-            tensors = handle.tensors
-            tensors.append(ref(self))
-            if len(tensors) > tensors.most:
-                tensors.sweep()
+            handle.tensors.add(self)
 
     # **************** identity ****************
 
