@@ -16,7 +16,7 @@ from ...devices.mesh_device import MeshDevice
 from ...memory.configs import MemoryConfig
 from ...registry import OPERATIONS
 from ...tensors.tensor import Tensor
-from ..results import finish, target
+from ..results import target
 
 
 def sent(part: Tensor, chip: MeshDevice) -> Tensor:
@@ -48,8 +48,10 @@ def gathered(
 def piece(part: Tensor, dim: int, at: int, count: int, config: MemoryConfig | None = None) -> Tensor:
     """Piece number ``at`` of ``count`` equal pieces of a dimension, on the tensor's chip."""
     size = part.shape[dim] // count
+    shape = [size if d == dim else whole for d, whole in enumerate(part.shape)]
+    attrs = {"starts": (at * size,), "ends": ((at + 1) * size,), "axes": (dim,)}
     goal = target(part, config).resharded()
-    return finish(goal, part._value.part(dim, at * size, (at + 1) * size))
+    return goal.run("slice", [part._handle], attrs, tuple(shape))
 
 
 def added(a: Tensor, b: Tensor) -> Tensor:
