@@ -155,3 +155,10 @@ def test_what_a_function_accepts_is_printed():
 def test_the_example_runs():
     done = python("-m", "graph_runtime.ttnn", "examples/ttnn/add_and_project.py", cwd=ROOT)
     assert "correlation with numpy: 0.999" in done.stdout, done.stderr
+
+
+def test_the_example_of_a_mesh_runs():
+    script = "examples/ttnn/tensor_parallel.py"
+    done = python("-m", "graph_runtime.ttnn", "--board", "t3000", script, cwd=ROOT)
+    assert "8 chips, [PlacementReplicate()]" in done.stdout, done.stderr
+    assert float(done.stdout.split("numpy: ")[1]) > 0.999

@@ -12,7 +12,7 @@ from ..errors import fatal
 from .chips import MeshShape
 from .mesh_device import MeshDevice
 
-made = []  # True once this process has a mesh: calls need not look for one before (over_mesh.py)
+made: list[bool] = []  # True once this process has a mesh: calls need not look for one before (over_mesh.py)
 __all__ = ["ChipMesh", "MeshCoordinate", "MeshCoordinateRange"]
 
 

@@ -39,7 +39,7 @@ def on_each_chip(name: str, call: Call, args: Sequence[Any], kwargs: dict[str, A
         if found is not NotImplemented:
             return found
     tensors, meshes = _found((args, kwargs))
-    mesh = next((x._device for x in tensors if x._device is not None), meshes[0] if meshes else None)
+    mesh: Any = next((x._device for x in tensors if x._device is not None), meshes[0] if meshes else None)
     places = _places(name, tensors, mesh)
     results = {}
     for where in places:

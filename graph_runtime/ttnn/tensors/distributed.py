@@ -86,7 +86,7 @@ class TensorToMesh(_OverMesh):
         axes = [i for i, one in enumerate(placements) if isinstance(one, PlacementShard)]
         dims = [_dimension(placements[i].dim, len(values.shape)) for i in axes]
         check(len(set(dims)) == len(dims), "ttnn.distribute_tensor", "dims must be unique")
-        chunks = {(): values}
+        chunks: dict[tuple[int, ...], Any] = {(): values}
         for axis, dim in zip(axes, dims, strict=True):
             chunks = {
                 (*at, i): piece

@@ -43,6 +43,7 @@ class MeshTensor(Tensor):
         self._parts, self._device, self._topology = dict(parts), mesh, topology
         self.tensor_id = next(_numbers)
 
+    _topology: TensorTopology
     _handle = _of_first("_handle")
     dtype = _of_first("dtype")
     layout = _of_first("layout")

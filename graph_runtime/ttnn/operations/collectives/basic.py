@@ -288,7 +288,8 @@ def point_to_point(
     made = {}
     for where, part in into._parts.items():
         if where == receiver:
-            made[where] = _written(exchange.sent(x.part(sender), part._device), output_tensor, where)
+            chip: Any = part._device
+            made[where] = _written(exchange.sent(x.part(sender), chip), output_tensor, where)
         else:
             made[where] = part if output_tensor is not None else _on(part, part._device, None)
     return MeshTensor(made, mesh_of(x), x.tensor_topology())
