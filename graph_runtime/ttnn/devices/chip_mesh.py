@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ..errors import fatal
+from ..errors import check, fatal
 from .chips import MeshShape
 from .mesh_device import MeshDevice
 
@@ -149,6 +149,7 @@ class ChipMesh(MeshDevice):
         """The chips of a rectangle of this mesh, which both meshes use. Raises RuntimeError if the rectangle
         is not inside of the mesh."""
         op, wanted = "MeshDevice.create_submesh", MeshShape(shape)
+        check(self.is_open, op, f"{self} is closed")
         start = [0] * len(wanted) if offset is None else list(offset)
         fits = len(wanted) == len(self._shape) == len(start) and all(
             size > 0 and 0 <= a and a + size <= b

@@ -136,9 +136,17 @@ def _chips(op: str, system: MeshShape, shape: MeshShape, offset: Any, given: lis
     )
     check(count > 0 and count <= most, op, text)
     start = [0] * len(system) if offset is None else list(offset)
+    text = (
+        f"offset {tuple(start)}: a mesh of {tuple(shape)} there is outside of the machine's {tuple(system)}"
+    )
+    check(len(start) == len(system) and all(at >= 0 for at in start), op, text)
+    inside = len(shape) == len(system) and all(
+        a + size <= b for a, size, b in zip(start, shape, system, strict=True)
+    )
+    check(inside or not any(start), op, text)
     if len(shape) != len(system):  # a mesh of another rank is a line
         return list(range(count))
-    if all(a + size <= b for a, size, b in zip(start, shape, system, strict=True)):
+    if inside:
         return [r * system[1] + c for r, c in _rectangle(start, shape)]
     turned = shape[0] <= system[1] and shape[1] <= system[0]
     check(min(shape) == 1 or turned, op, text)

@@ -40,6 +40,7 @@ def on_each_chip(name: str, call: Call, args: Sequence[Any], kwargs: dict[str, A
             return found
     tensors, meshes = _found((args, kwargs))
     mesh: Any = next((x._device for x in tensors if x._device is not None), meshes[0] if meshes else None)
+    _check_one_mesh(name, [*(x._device for x in tensors), *meshes])
     places = _places(name, tensors, mesh)
     results = {}
     for where in places:
@@ -48,6 +49,13 @@ def on_each_chip(name: str, call: Call, args: Sequence[Any], kwargs: dict[str, A
     inputs = [x.tensor_topology() for x in tensors]
     topology = merged(inputs, places) if inputs else replicated(places)
     return joined(results, mesh, topology)
+
+
+def _check_one_mesh(name: str, given: Sequence[Any]) -> None:
+    """Raise RuntimeError for tensors or devices of two meshes, unless both lie on the same chips."""
+    chips = {one.members for one in given if one is not None}
+    if len(chips) > 1:
+        raise fatal(f"ttnn.{name}", "the tensors lie on two meshes: bring them to one by get_device_tensors")
 
 
 def _found(value: Any) -> tuple[list[MeshTensor], list[ChipMesh]]:
@@ -122,6 +130,7 @@ def _distributed(call: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any
     source = args[0] if args else more.pop("tensor", None)
     if mapper is None or source is None or isinstance(source, Tensor):
         return NotImplemented
+    _check_kind("mesh_mapper", mapper, TensorToMesh)
     device = more.pop("device", None)
     pairs, topology = mapper.split(source)
     results = {}
@@ -137,6 +146,7 @@ def _composed(call: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     composer = more.pop("mesh_composer", None) or default_of(MeshToTensor)
     tensor = args[0] if args else more.pop("tensor", None)
     if isinstance(tensor, MeshTensor) and composer is not None:
+        _check_kind("mesh_composer", composer, MeshToTensor)
         whole = composer.joined(tensor)
         first = tensor.parts[0]
         made = _on_host_like(first, whole)
@@ -145,6 +155,11 @@ def _composed(call: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         tensor._values()  # the error of a tensor of several parts
         return call(None, (tensor.parts[0], *args[1:]), more)
     return NotImplemented
+
+
+def _check_kind(name: str, value: Any, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} is {value!r}, wanted a ttnn.{kind.__name__}")
 
 
 def _on_host_like(part: Tensor, values: Any) -> Tensor:

@@ -53,6 +53,9 @@ class _OverMesh:
 
     def __init__(self, mesh_device: MeshDevice, override: MeshShape | None, count: int, what: str):
         op = f"ttnn.{type(self).__name__}"
+        if not isinstance(mesh_device, MeshDevice):
+            raise TypeError(f"{op}(): incompatible function arguments: {mesh_device!r} is no ttnn.MeshDevice")
+        check(mesh_device.is_open, op, f"{mesh_device} is closed")
         self.mesh, own = mesh_device, mesh_device.shape
         self.shape = own if override is None else override
         text = f"The size of the supplied mesh shape {self.shape} does not match the device shape size {own}"
@@ -75,6 +78,7 @@ class TensorToMesh(_OverMesh):
     """A mapper, made of a MeshMapperConfig."""
 
     def __init__(self, mesh_device: MeshDevice, config: MeshMapperConfig):
+        _check_kind(config, MeshMapperConfig, "ttnn.create_mesh_mapper")
         super().__init__(mesh_device, config.mesh_shape_override, len(config.placements), "placements")
         self.config = config
 
@@ -106,6 +110,11 @@ class TensorToMesh(_OverMesh):
         return pairs, TensorTopology(shape, placements, [place for place, _ in pairs])
 
 
+def _check_kind(value: Any, kind: type, op: str) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{op}(): incompatible function arguments: {value!r} is no ttnn.{kind.__name__}")
+
+
 def _dimension(dim: int, rank: int) -> int:
     check(-rank <= dim < rank, "ttnn.distribute_tensor", f"dimension {dim} is out of range for rank {rank}")
     return dim % rank
@@ -130,6 +139,7 @@ class MeshToTensor(_OverMesh):
     """A composer, made of a MeshComposerConfig."""
 
     def __init__(self, mesh_device: MeshDevice, config: MeshComposerConfig):
+        _check_kind(config, MeshComposerConfig, "ttnn.create_mesh_composer")
         super().__init__(mesh_device, config.mesh_shape_override, len(config.dims), "dimensions")
         self.config = config
 
@@ -170,10 +180,15 @@ def create_mesh_composer(mesh_device: MeshDevice, config: MeshComposerConfig) ->
     return MeshToTensor(mesh_device, config)
 
 
+def _line(mesh_device: MeshDevice) -> list[int]:
+    """The shape of all chips in a row."""
+    _check_kind(mesh_device, MeshDevice, "ttnn.create_mesh_mapper")
+    return [mesh_device.get_num_devices()]
+
+
 def replicate_tensor_to_mesh_mapper(mesh_device: MeshDevice) -> TensorToMesh:
     """The mapper that gives each chip the whole tensor."""
-    count = [mesh_device.get_num_devices()]
-    return TensorToMesh(mesh_device, MeshMapperConfig([PlacementReplicate()], count))
+    return TensorToMesh(mesh_device, MeshMapperConfig([PlacementReplicate()], _line(mesh_device)))
 
 
 def shard_tensor_to_mesh_mapper(
@@ -182,8 +197,7 @@ def shard_tensor_to_mesh_mapper(
     """The mapper that gives each chip a part of a dimension: of all chips by rows, or along one axis of the
     mesh, on which other axes have copies."""
     if cluster_axis is None:
-        count = [mesh_device.get_num_devices()]
-        return TensorToMesh(mesh_device, MeshMapperConfig([PlacementShard(dim)], count))
+        return TensorToMesh(mesh_device, MeshMapperConfig([PlacementShard(dim)], _line(mesh_device)))
     rank = len(mesh_device.shape)
     text = f"Cluster axis {cluster_axis} is out of range for mesh device with {rank} dimensions"
     check(0 <= cluster_axis < rank, "ttnn.shard_tensor_to_mesh_mapper", text)
@@ -194,7 +208,7 @@ def shard_tensor_to_mesh_mapper(
 
 def concat_mesh_to_tensor_composer(mesh_device: MeshDevice, dim: int) -> MeshToTensor:
     """The composer that puts the chips' parts one after another along a dimension."""
-    return MeshToTensor(mesh_device, MeshComposerConfig([dim], [mesh_device.get_num_devices()]))
+    return MeshToTensor(mesh_device, MeshComposerConfig([dim], _line(mesh_device)))
 
 
 ReplicateTensorToMesh = replicate_tensor_to_mesh_mapper
@@ -257,6 +271,8 @@ def combine_device_tensors(tensors: Sequence[Tensor]) -> Tensor:
     or that lie on one chip."""
     op = "ttnn.combine_device_tensors"
     check(len(tensors) > 0, op, "at least one tensor shard is needed")
+    for one in tensors:
+        _check_kind(one, Tensor, op)
     if len(tensors) == 1:
         return tensors[0]
     return _joined(op, tensors, _mesh_of(op, [one._device for one in tensors]))
@@ -289,6 +305,7 @@ def from_host_shards(tensors: Sequence[Tensor], mesh_shape: Any, dim: int = 0) -
     text = f"Number of shards must match the size of the mesh: {len(tensors)} != {shape.mesh_size()}"
     check(len(tensors) == shape.mesh_size(), op, text)
     for one in tensors:
+        _check_kind(one, Tensor, op)
         check(one._device is None, op, "All shards must be on host")
         check(one.spec == tensors[0].spec, op, "All shards must have the same tensor spec")
     if len(tensors) == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ class PlacementShard:
     """Each chip along an axis of the mesh has a part of the tensor's dimension ``dim``."""
 
     def __init__(self, dim: int):
-        self.dim = int(dim)
+        self.dim = operator.index(dim)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PlacementShard) and self.dim == other.dim
@@ -46,6 +47,12 @@ class MeshMapperConfig:
 
     def __init__(self, placements: Any, mesh_shape_override: Any = None):
         self.placements = list(placements)
+        for one in self.placements:
+            if not isinstance(one, (PlacementReplicate, PlacementShard)):
+                raise TypeError(
+                    f"ttnn.MeshMapperConfig(): incompatible function arguments: {one!r} is neither a "
+                    "PlacementReplicate nor a PlacementShard"
+                )
         self.mesh_shape_override = None if mesh_shape_override is None else MeshShape(mesh_shape_override)
 
     def __repr__(self) -> str:
@@ -57,7 +64,7 @@ class MeshComposerConfig:
     ``mesh_shape_override``."""
 
     def __init__(self, dims: Any, mesh_shape_override: Any = None):
-        self.dims = list(dims)
+        self.dims = [operator.index(dim) for dim in dims]
         self.mesh_shape_override = None if mesh_shape_override is None else MeshShape(mesh_shape_override)
 
     def __repr__(self) -> str:

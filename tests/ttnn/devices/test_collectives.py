@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import graph_runtime as gr
 from graph_runtime.compat import ttnn
+from graph_runtime.ttnn.devices import kernels
 
 pytestmark = pytest.mark.core
 FEW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -145,7 +146,60 @@ BAD = {
         "forwarding direction",
     ),
     "one chip's part": (lambda x: ttnn.all_reduce(ttnn.get_device_tensors(x)[0]), "num_devices > 1"),
+    "a sender outside of the line": (
+        lambda x: ttnn.broadcast(x, ttnn.MeshCoordinate(0, 4), cluster_axis=1),
+        "outside of the mesh",
+    ),
+    "a result of another type": (
+        lambda x: ttnn.all_gather(x, 0, cluster_axis=0, output_tensor=ttnn.typecast(x, ttnn.bfloat16)),
+        "does not match",
+    ),
 }
+MISTAKEN = {
+    "a dim of text": lambda x: ttnn.all_gather(x, "0", cluster_axis=1),
+    "an axis of text": lambda x: ttnn.all_reduce(x, cluster_axis="1"),
+    "a topology of text": lambda x: ttnn.all_reduce(x, cluster_axis=1, topology="Ring"),
+    "a number as output": lambda x: ttnn.all_gather(x, 0, cluster_axis=1, output_tensor=1),
+    "one chip's output": lambda x: ttnn.all_gather(
+        x, 0, cluster_axis=1, output_tensor=ttnn.get_device_tensors(x)[0]
+    ),
+    "a sender of text": lambda x: ttnn.broadcast(x, 3, cluster_axis=1),
+}
+
+
+@pytest.mark.parametrize("what", MISTAKEN)
+def test_an_argument_of_another_type_is_told(sample, what):
+    _, x = sample(8)
+    with pytest.raises(TypeError, match=r"incompatible function arguments|wanted"):
+        MISTAKEN[what](x)
+
+
+def test_tensors_of_two_meshes_do_not_meet(mesh, put):
+    left, right = (
+        put(np.ones((4, 32), np.float32), part, ttnn.ShardTensorToMesh(part, dim=0))
+        for part in mesh.create_submeshes(ttnn.MeshShape(2, 2))
+    )
+    with pytest.raises(RuntimeError, match="two meshes"):
+        ttnn.add(left, right)
+
+
+def test_a_chip_that_fails_fails_the_call_and_the_mesh_goes_on(mesh, put, parts, monkeypatch):
+    """The third chip has no room for its part of the result."""
+    x = put(np.ones((8, 1, 32, 64), np.float32), mesh, ttnn.ShardTensorToMesh(mesh, dim=0))
+    run, calls = kernels.run, []
+
+    def failing(op, inputs, *more):
+        calls.append(op)
+        if inputs[0].device.ordinal == 2:
+            raise gr.KernelError("the kernel failed", op=op, device="tt:2")
+        return run(op, inputs, *more)
+
+    monkeypatch.setattr(kernels, "run", failing)
+    with pytest.raises(gr.KernelError, match="the kernel failed"):
+        ttnn.all_reduce(x, cluster_axis=1)
+    monkeypatch.undo()
+    assert calls
+    assert (parts(ttnn.all_reduce(x, cluster_axis=1))[0, 2] == 4).all()
 
 
 @pytest.mark.parametrize("what", BAD)

@@ -109,3 +109,21 @@ def test_a_tensor_of_several_parts_needs_a_composer(mesh, put):
     x = put(np.ones((8, 32), np.float32), mesh, ttnn.ShardTensorToMesh(mesh, dim=0))
     with pytest.raises(RuntimeError, match="mesh_composer"):
         x.to_numpy()
+
+
+MISTAKEN = {
+    "no mesh": lambda m: ttnn.ReplicateTensorToMesh(None),
+    "no configuration": lambda m: ttnn.create_mesh_mapper(m, None),
+    "numbers as placements": lambda m: ttnn.MeshMapperConfig([1, 2]),
+    "no dimension": lambda m: ttnn.ShardTensorToMesh(m, dim=None),
+    "numbers as parts": lambda m: ttnn.combine_device_tensors([1, 2]),
+    "numbers as shards": lambda m: ttnn.from_host_shards(list(range(8)), m.shape),
+    "a number as mapper": lambda m: ttnn.from_torch(np.ones((8, 8)), device=m, mesh_mapper=7),
+    "a number as composer": lambda m: ttnn.to_torch(ttnn.ones((8, 8), device=m), mesh_composer=7),
+}
+
+
+@pytest.mark.parametrize("what", MISTAKEN)
+def test_a_value_of_another_type_is_told(mesh, what):
+    with pytest.raises(TypeError):
+        MISTAKEN[what](mesh)

@@ -94,6 +94,14 @@ BAD = {
         lambda m: ttnn.open_mesh_device(ttnn.MeshShape(1, 2), physical_device_ids=[3, 8]),
         "chips are 0 to 7",
     ),
+    "an offset outside": (
+        lambda m: ttnn.open_mesh_device(ttnn.MeshShape(1, 1), offset=ttnn.MeshCoordinate(5, 0)),
+        "outside of the machine",
+    ),
+    "an offset of a line": (
+        lambda m: ttnn.open_mesh_device(ttnn.MeshShape(1, 8), offset=ttnn.MeshCoordinate(1, 0)),
+        "outside of the machine",
+    ),
     "a submesh outside": (
         lambda m: m.create_submesh(ttnn.MeshShape(2, 2), ttnn.MeshCoordinate(1, 0)),
         "outside of the mesh",

@@ -47,6 +47,8 @@ def _collective(name: str, doc: str = "") -> Callable[[Callable[..., Any]], Oper
 
 def _axis(dim: int, x: Tensor) -> int:
     rank = len(x.shape)
+    if not isinstance(dim, int):
+        raise mistaken(f"dim is {dim!r}, wanted an int")
     expect(-rank <= dim < rank, f"Invalid dim {dim} for a tensor of rank {rank}")
     return dim % rank
 
@@ -54,6 +56,8 @@ def _axis(dim: int, x: Tensor) -> int:
 def _is_ring(x: MeshTensor, axis: int | None, topology: Any) -> bool:
     """Whether chips of a group form a ring: if the call or the fabric asks for one, of more than two chips
     (ccl_common.cpp: get_usable_topology)."""
+    if not isinstance(topology, Topology | None):
+        raise mistaken(f"topology is {topology!r}, wanted a ttnn.Topology")
     asked = topology is Topology.Ring or (topology is None and get_fabric_config() in _RINGS)
     if not asked:
         return False
@@ -93,9 +97,19 @@ def all_gather(
     for group in groups(x, cluster_axis):  # type: ignore[arg-type]
         parts = members(x, group)  # type: ignore[arg-type]
         for where, part in zip(group, parts, strict=True):
-            into = None if output_tensor is None else output_tensor.part(where)
+            into = None if output_tensor is None else _output(output_tensor, x).part(where)
             made[where] = exchange.gathered(parts, part._device, at, memory_config, into)  # type: ignore[arg-type]
     return _result(x, cluster_axis, replicated_along, made)
+
+
+def _output(given: Any, x: Tensor) -> MeshTensor:
+    """The tensor to write, of the input's dtype. Raises TypeError, RuntimeError."""
+    if not isinstance(given, MeshTensor):
+        raise mistaken(f"output_tensor is a {type(given).__name__}, wanted a ttnn.Tensor on the mesh")
+    expect(
+        given.dtype is x.dtype, f"Output tensor data_type {given.dtype.name} does not match {x.dtype.name}"
+    )
+    return given
 
 
 def _result(
@@ -130,10 +144,8 @@ def reduce_scatter(
     expect(x.shape[at] % count == 0, text)
     made = _scattered(x, cluster_axis, at, topology, memory_config)
     if output_tensor is not None:
-        made = {
-            where: target(one, None, output_tensor.part(where)).wrap(one._handle)
-            for where, one in made.items()
-        }
+        into = _output(output_tensor, x)
+        made = {where: _written(one, into, where) for where, one in made.items()}
     return _result(x, cluster_axis, cut_along(at), made)
 
 
@@ -242,11 +254,21 @@ def broadcast(
     found = [x.coordinates] if alone else groups(x, cluster_axis)  # type: ignore[arg-type, attr-defined]
     for group in found:
         _check_cabled(group)
-        number = sender[cluster_axis] if cluster_axis is not None else group.index(sender)
+        number = _number(group, sender, cluster_axis)
         parts = members(x, group)  # type: ignore[arg-type]
         for where, own in zip(group, parts, strict=True):
             made[where] = _on(parts[number], own._device, memory_config)
     return _result(x, cluster_axis, replicated_along, made)
+
+
+def _number(group: list[MeshCoordinate], sender: MeshCoordinate, axis: int | None) -> int:
+    """The sender's number in a group."""
+    if axis is None:
+        expect(sender in group, f"the sender {tuple(sender)} has no part of the tensor")
+        return group.index(sender)
+    inside = len(sender) == len(group[0]) and 0 <= sender[axis] < len(group)
+    expect(inside, f"the sender {tuple(sender)} is outside of the mesh")
+    return int(sender[axis])
 
 
 def _check_cabled(group: list[MeshCoordinate]) -> None:
@@ -284,12 +306,13 @@ def point_to_point(
     expect(page % step == 0, text)
     for where in (sender, receiver):
         x.part(where)
-    into = x if output_tensor is None else output_tensor
+    into = x if output_tensor is None else _output(output_tensor, x)
     made = {}
     for where, part in into._parts.items():
         if where == receiver:
             chip: Any = part._device
-            made[where] = _written(exchange.sent(x.part(sender), chip), output_tensor, where)
+            into_part = None if output_tensor is None else into
+            made[where] = _written(exchange.sent(x.part(sender), chip), into_part, where)
         else:
             made[where] = part if output_tensor is not None else _on(part, part._device, None)
     return MeshTensor(made, mesh_of(x), x.tensor_topology())

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...devices.chip_mesh import ChipMesh, MeshCoordinate, lines
-from ...errors import expect
+from ...errors import expect, mistaken
 from ...tensors.mesh_tensor import MeshTensor
 from ...tensors.placements import PlacementReplicate, PlacementShard, TensorTopology
 from ...tensors.tensor import Tensor, unfilled
@@ -27,6 +27,8 @@ def size_along(x: Any, axis: int | None) -> int:
     mesh = mesh_of(x)
     if axis is None:
         return mesh.get_num_devices()
+    if not isinstance(axis, int) or isinstance(axis, bool):
+        raise mistaken(f"cluster_axis is {axis!r}, wanted an int")
     expect(0 <= axis < len(mesh.shape), f"cluster axis {axis} is out of range for a mesh {tuple(mesh.shape)}")
     return int(mesh.shape[axis])
 
