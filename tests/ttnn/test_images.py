@@ -254,6 +254,44 @@ def test_fold_cuts_squares_of_an_image_with_zeros_around_it(device):
     assert (made == wanted).all()
 
 
+def folded(padded, high, wide):
+    """[N, H, W, C] with its squares as channels."""
+    n, h, w, c = padded.shape
+    cut = padded.reshape(n, h // high, high, w // wide, wide, c).transpose(0, 1, 3, 2, 4, 5)
+    return cut.reshape(n, h // high, w // wide, -1)
+
+
+def test_fold_pads_channels(device):
+    image = rng.standard_normal((2, 6, 7, 3)).astype(np.float32)
+    made = ttnn.fold(put(device, image), 4, 3, padding=[1, 1, 2, 0, 1, 2]).to_numpy()
+    assert (made == folded(np.pad(image, ((0, 0), (1, 1), (2, 0), (1, 2))), 4, 3)).all()
+
+
+@pytest.mark.parametrize("given", [{}, {"output_shape": (2, 10, 12, 16)}])
+def test_fold_by_transposes_of_shards_is_of_an_image_behind_its_channels(device, given):
+    """The demo of ResNet-50 begins so: 3 channels become 4, of each square of 2 x 2 pixels."""
+    image = rng.standard_normal((2, 3, 20, 28)).astype(np.float32)
+    where = ttnn.create_sharded_memory_config((1, 1, 120, 28), ttnn.CoreGrid(y=2, x=2))
+    placed = ttnn.to_memory_config(put(device, image), where)
+    made = ttnn.fold(placed, 2, 2, use_transpose_as_fold=True, padding=[3, 3, 3, 3, 0, 1], **given)
+    wanted = folded(np.pad(image, ((0, 0), (0, 1), (3, 3), (3, 3))).transpose(0, 2, 3, 1), 2, 2)
+    if given:
+        wanted = wanted[:, :10, :12]
+    assert made.shape == wanted.shape
+    assert (made.to_numpy() == wanted).all()
+    assert made.memory_config().shard_spec.shape == (-(-wanted.size // 64), 16)
+
+
+def test_fold_by_transposes_of_pages_pads_behind_and_keeps_the_size_of_tiles(device):
+    image = rng.standard_normal((1, 3, 20, 28)).astype(np.float32)
+    made = ttnn.fold(put(device, image), 2, 4, use_transpose_as_fold=True, padding=[3, 3, 6, 6, 0, 1])
+    assert made.memory_config() == ttnn.L1_MEMORY_CONFIG
+    wanted = folded(np.pad(image, ((0, 0), (0, 1), (0, 12), (0, 36))).transpose(0, 2, 3, 1), 2, 4)
+    assert (made.to_numpy() == wanted).all()
+    with pytest.raises(ttnn.Unsupported, match="give padding="):
+        ttnn.fold(put(device, image), 2, 4, use_transpose_as_fold=True, pad_c=1)
+
+
 @pytest.mark.parametrize(("size", "padding"), [((17, 22), (1, 0, 2, 1)), ((512, 512), (0, 0, 0, 0))])
 def test_windows_side_by_side(device, size, padding):
     """The window is the stride, as of a vision transformer's patches."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import venv
 from pathlib import Path
 
@@ -74,6 +75,15 @@ print(json.dumps([torch.corrcoef(rows)[0, 1].item(), compatibility.report(model)
 """
 
 
+def wheel() -> Path:
+    """This package's wheel, built once for all environments: the build takes minutes."""
+    folder = Path(FOLDER) / "wheel"
+    if not list(folder.glob("*.whl")):
+        words = ("wheel", "-q", "--no-deps", "-w", folder, ROOT)
+        subprocess.run([sys.executable, "-m", "pip", *words], check=True)
+    return next(folder.glob("*.whl"))
+
+
 def made(name: str, *installs: str) -> Path:
     """The scripts' folder of an environment with this package, its ttnn, and what pip installs: the words of
     each call."""
@@ -81,7 +91,7 @@ def made(name: str, *installs: str) -> Path:
     scripts = folder / "bin"
     if not (folder / "ready").exists():
         venv.create(folder, with_pip=True)
-        for words in (f"{ROOT}", *installs):
+        for words in (f"{wheel()}", *installs):
             subprocess.run([scripts / "pip", "install", "-q", *words.split()], check=True)
         subprocess.run([scripts / "python", "-m", "graph_runtime.ttnn", "--install"], check=True)
         (folder / "ready").touch()
