@@ -271,7 +271,9 @@ def test_fold_pads_channels(device):
 def test_fold_by_transposes_of_shards_is_of_an_image_behind_its_channels(device, given):
     """The demo of ResNet-50 begins so: 3 channels become 4, of each square of 2 x 2 pixels."""
     image = rng.standard_normal((2, 3, 20, 28)).astype(np.float32)
-    where = ttnn.create_sharded_memory_config((1, 1, 120, 28), ttnn.CoreGrid(y=2, x=2))
+    where = ttnn.create_sharded_memory_config(
+        (1, 1, 120, 28), ttnn.CoreGrid(y=2, x=2), ttnn.ShardStrategy.HEIGHT
+    )
     placed = ttnn.to_memory_config(put(device, image), where)
     made = ttnn.fold(placed, 2, 2, use_transpose_as_fold=True, padding=[3, 3, 3, 3, 0, 1], **given)
     wanted = folded(np.pad(image, ((0, 0), (0, 1), (3, 3), (3, 3))).transpose(0, 2, 3, 1), 2, 2)
@@ -279,7 +281,7 @@ def test_fold_by_transposes_of_shards_is_of_an_image_behind_its_channels(device,
         wanted = wanted[:, :10, :12]
     assert made.shape == wanted.shape
     assert (made.to_numpy() == wanted).all()
-    assert made.memory_config().shard_spec.shape == (-(-wanted.size // 64), 16)
+    assert made.memory_config().shard_spec.shape == [-(-wanted.size // 64), 16]
 
 
 def test_fold_by_transposes_of_pages_pads_behind_and_keeps_the_size_of_tiles(device):
