@@ -22,7 +22,7 @@ from ...tensors.tensor import Tensor
 from ..operation import Operation, operation
 from ..results import target
 from . import exchange
-from .placing import cut_along, groups, members, mesh_of, placed, replicated_along, size_along
+from .placing import cut_along, cut_over_all, groups, members, mesh_of, placed, replicated_along, size_along
 
 _TILE = 32
 _RINGS = (FabricConfig.FABRIC_1D_RING, FabricConfig.FABRIC_2D_TORUS_XY)
@@ -70,6 +70,11 @@ def _reaches_all(x: MeshTensor, axis: int | None) -> bool:
     return axis is not None or get_fabric_config() in _PLANES or 1 in mesh_of(x).shape
 
 
+def _cuts_tiles(x: Tensor, dim: int) -> bool:
+    """Whether pieces of a dimension are no whole tiles: the release then broadcasts all and concatenates."""
+    return x.layout is Layout.TILE and dim >= len(x.shape) - 2 and x.shape[dim] % _TILE != 0
+
+
 @_collective("all_gather")
 def all_gather(
     input_tensor: Tensor,
@@ -90,9 +95,9 @@ def all_gather(
     """The parts of the chips along an axis of the mesh, one after another along ``dim``, on each of them."""
     x, count = input_tensor, size_along(input_tensor, cluster_axis)
     expect(count > 1, f"all_gather collective will only work for num_devices > 1, but has {count}")
-    text = "all_gather on a mesh of two dimensions needs a cluster_axis, or a fabric of two dimensions"
-    expect(_reaches_all(x, cluster_axis), text)  # type: ignore[arg-type]
     at = _axis(dim, x)
+    text = "all_gather on a mesh of two dimensions needs a cluster_axis, or a fabric of two dimensions"
+    expect(_reaches_all(x, cluster_axis) or _cuts_tiles(x, at), text)  # type: ignore[arg-type]
     made = {}
     for group in groups(x, cluster_axis):  # type: ignore[arg-type]
         parts = members(x, group)  # type: ignore[arg-type]
@@ -146,6 +151,8 @@ def reduce_scatter(
     if output_tensor is not None:
         into = _output(output_tensor, x)
         made = {where: _written(one, into, where) for where, one in made.items()}
+    if cluster_axis is None:
+        return cut_over_all(x, at, {where: made[where] for where in x.coordinates})  # type: ignore[arg-type, attr-defined]
     return _result(x, cluster_axis, cut_along(at), made)
 
 
@@ -336,8 +343,12 @@ def mesh_partition(
     text = f"input_shape[dim] must be divisible by cluster_axis_size: {x.shape[at]} % {count}"
     expect(x.shape[at] % count == 0, text)
     size = x.shape[at] // count
-    aligned = x.layout is not Layout.TILE or at < len(x.shape) - 2 or count == 1 or size % _TILE == 0
-    expect(aligned, f"a part of {size} elements of dimension {at} is no whole number of tiles")
+    whole = all(extent % _TILE == 0 for extent in x.shape[-2:])  # others are cut in rows
+    tiled = x.layout is Layout.TILE and whole and at >= len(x.shape) - 2
+    expect(
+        not tiled or count == 1 or size % _TILE == 0,
+        f"a part of {size} elements of dimension {at} is no whole number of tiles",
+    )
     if not isinstance(x, MeshTensor):
         return exchange.piece(x, at, 0, 1, memory_config)
     order = mesh_of(x).coordinates()
@@ -352,6 +363,9 @@ def mesh_partition(
         for where, part in x._parts.items()
     }
     topology, shape = x.tensor_topology(), mesh_of(x).shape
+    if cluster_axis is None:
+        whole = topology.is_replicated()
+        return cut_over_all(x, at, made) if whole else MeshTensor(made, mesh_of(x), topology)
     if count > 1 and (topology.is_replicated() or len(topology.placements()) > 1 or 1 in shape):
         return placed(x, cluster_axis, _cut_if_whole(at) if 1 not in shape else cut_along(at), made)
     return MeshTensor(made, mesh_of(x), x.tensor_topology())

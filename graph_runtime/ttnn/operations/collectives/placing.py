@@ -77,15 +77,26 @@ def placed(
         placements = [change(one) for one in placements]
     else:
         placements[axis] = change(placements[axis])
-    if axis is None and not flat:  # no dimension is cut along two axes
-        placements = [_kept(one, placements[at + 1 :]) for at, one in enumerate(placements)]
     if flat and _cut_alike(placements, len(x.shape)):
         shape, placements = (math.prod(shape),), placements[-1:]
     return MeshTensor(ordered, mesh, TensorTopology(shape, placements, list(ordered)))
 
 
-def _kept(placement: Any, later: list[Any]) -> Any:
-    return PlacementReplicate() if placement in later else placement
+def cut_over_all(x: MeshTensor, dim: int, results: dict[MeshCoordinate, Tensor]) -> MeshTensor:
+    """The result of cutting a dimension over all chips of the mesh. A tensor of a rectangular mesh that is
+    cut in this dimension already keeps its placements."""
+    mesh, topology = mesh_of(x), x.tensor_topology()
+    shape, placements = tuple(topology.distribution_shape()), topology.placements()
+    ordered = {at: results[at] for at in mesh.coordinates() if at in results}
+    if len(shape) == 1 and shape[0] != mesh.shape.mesh_size():
+        return MeshTensor(ordered, mesh, topology.moved_to(list(ordered)))
+    rank = len(x.shape)
+    cuts = [isinstance(one, PlacementShard) and one.dim % rank == dim for one in placements]
+    if len(shape) > 1 and 1 not in mesh.shape and any(cuts):
+        placements = [PlacementShard(dim) if cut else one for cut, one in zip(cuts, placements, strict=True)]
+    else:
+        shape, placements = (len(ordered),), [PlacementShard(dim)]
+    return MeshTensor(ordered, mesh, TensorTopology(shape, placements, list(ordered)))
 
 
 def _cut_alike(placements: list[Any], rank: int) -> bool:
