@@ -36,7 +36,9 @@ def module(n, *devices):
 
 def run(source: str, *args: str) -> str:
     # a thread's first malloc reserves 64 MiB of addresses for a heap of its own, all that some limits leave
-    env = {**os.environ, "MALLOC_ARENA_MAX": "1"}
+    # by default ASan's malloc ends the process instead of returning NULL
+    asan = f"{os.environ.get('ASAN_OPTIONS', '')}:allocator_may_return_null=1"
+    env = {**os.environ, "MALLOC_ARENA_MAX": "1", "ASAN_OPTIONS": asan}
     command = [sys.executable, "-P", "-c", START + source, *args]
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -86,26 +88,38 @@ for device, start in (("tt:0", relu), ("cpu:0", relu), ("tt:0", module), ("cpu:0
     os.environ.get("GR_BUILD") == "tsan", reason="TSan ends a process that gives it no memory"
 )
 def test_no_limit_however_small_ends_the_process():
-    """Each step of opening a device and running fails by a typed error, or not at all."""
+    """Each step of opening a device and running fails by a typed error, or not at all. ASan ends a process
+    that has no memory for ASan's own records of stacks and threads: such a room is not judged."""
     run("""
-import os, traceback
+import os, re, tempfile, traceback
 module(8, "cpu:0").run(x=np.ones((8, 8), np.float32))      # modules that are imported at first use
-for room in range(0, 24 << 20, 512 << 10):
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            limit(size("VmSize") + room)
-            session = module(128, "tt:0")
-            session.run(x=np.ones((128, 128), np.float32))
-            code = 0 if (session.get_output(0).numpy() == 128).all() else 2
-        except (gr.GraphRuntimeError, MemoryError):
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, room
+rooms, judged = range(0, 24 << 20, 512 << 10), 0
+for room in rooms:
+    with tempfile.TemporaryFile() as said:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            os.dup2(said.fileno(), 2)
+            try:
+                limit(size("VmSize") + room)
+                session = module(128, "tt:0")
+                session.run(x=np.ones((128, 128), np.float32))
+                code = 0 if (session.get_output(0).numpy() == 128).all() else 2
+            except (gr.GraphRuntimeError, MemoryError):
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        said.seek(0)
+        text = said.read().decode(errors="replace")
+    asan = os.environ.get("GR_BUILD") == "asan"
+    if code and asan and re.search("AddressSanitizer.* failed to allocate", text):
+        continue
+    assert code == 0, (room, code, text)
+    judged += 1
+assert judged > len(rooms) // 2
 """)
 
 
