@@ -50,7 +50,7 @@ class Operation:
     is_cpp_operation = True
     is_experimental = False
     same_as = ""  # the name of the operation that this one is under another name
-    whole = False  # whether the function takes tensors on a mesh whole: a collective
+    whole = False  # whether the function takes tensors on a mesh whole, as a collective does
     is_binary = False  # whether it is elementwise on two operands: one ttnn program serves many shapes
     program_key: Callable[..., Any] | None = None  # (args, kwargs) -> key of the ttnn program
 
@@ -328,6 +328,17 @@ def operation(
     def made(body: Callable[..., Any]) -> Operation:
         body.__doc__ = doc or body.__doc__
         return Operation(name, around(body, **how), served, limits)
+
+    return made
+
+
+def of_all_chips(name: str, limits: str = "", doc: str = "") -> Callable[[Callable[..., Any]], Operation]:
+    """As ``operation``, of a function that takes tensors and devices of several chips whole."""
+
+    def made(body: Callable[..., Any]) -> Operation:
+        found = operation(name, limits=limits, doc=doc)(body)
+        found.whole = True
+        return found
 
     return made
 

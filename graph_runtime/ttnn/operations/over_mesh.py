@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..devices import chip_mesh
-from ..devices.chip_mesh import ChipMesh, MeshCoordinate
-from ..errors import fatal
+from ..devices.chip_mesh import ChipMesh, MeshCoordinate, MeshCoordinateRange
+from ..errors import check, fatal
 from ..tensors.distributed import MeshToTensor, TensorToMesh, default_of
 from ..tensors.mesh_tensor import MeshTensor
 from ..tensors.placements import TensorTopology, merged, replicated
@@ -48,7 +48,7 @@ def on_each_chip(name: str, call: Call, args: Sequence[Any], kwargs: dict[str, A
         results[where] = call(where, own, more)
     inputs = [x.tensor_topology() for x in tensors]
     topology = merged(inputs, places) if inputs else replicated(places)
-    return joined(results, mesh, topology)
+    return joined(results, mesh, topology, tensors[0].mesh_shape if tensors else None)
 
 
 def _check_one_mesh(name: str, given: Sequence[Any]) -> None:
@@ -99,16 +99,22 @@ def _at(value: Any, where: MeshCoordinate) -> Any:
     return value
 
 
-def joined(results: dict[MeshCoordinate, Any], mesh: ChipMesh | None, topology: TensorTopology) -> Any:
+def joined(
+    results: dict[MeshCoordinate, Any],
+    mesh: ChipMesh | None,
+    topology: TensorTopology,
+    mesh_shape: Any = None,
+) -> Any:
     """The chips' results as one: tensors become a tensor on the mesh, also inside of lists and tuples; of
-    anything else the first chip's stands for all."""
+    anything else the first chip's stands for all. ``mesh_shape``: the shape of the mesh for parts on the
+    host."""
     first = next(iter(results.values()))
     if isinstance(first, Tensor):
         on_chips = None if first._device is None else mesh
-        return MeshTensor(results, on_chips, topology)
+        return MeshTensor(results, on_chips, topology, mesh_shape)
     if isinstance(first, (list, tuple)):
         each = [
-            joined({where: made[at] for where, made in results.items()}, mesh, topology)
+            joined({where: made[at] for where, made in results.items()}, mesh, topology, mesh_shape)
             for at in range(len(first))
         ]
         return _like(first, each)
@@ -124,7 +130,7 @@ def _like(value: Any, items: list[Any]) -> Any:
 
 
 def _distributed(call: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """from_torch and as_tensor with a mapper."""
+    """from_torch with a mapper."""
     more = dict(kwargs)
     mapper = more.pop("mesh_mapper", None) or default_of(TensorToMesh)
     source = args[0] if args else more.pop("tensor", None)
@@ -137,7 +143,7 @@ def _distributed(call: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any
     for where, part in pairs:
         chip = device.at(where) if isinstance(device, ChipMesh) else device
         results[where] = call(where, (part, *args[1:]), {**more, "device": chip})
-    return joined(results, device, topology)
+    return joined(results, device, topology, mapper.mesh.shape)
 
 
 def _composed(call: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -170,10 +176,15 @@ def _to_mesh(call: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """to_device: a host tensor goes to each chip whole, parts go to their chips."""
     named = dict(zip(("tensor", "device", "memory_config"), args, strict=False)) | kwargs
     tensor, mesh = named.pop("tensor", None), named.pop("device", None)
-    if not isinstance(mesh, ChipMesh) or not isinstance(tensor, Tensor):
+    if mesh is None or not isinstance(tensor, Tensor):
         return NotImplemented
     if isinstance(tensor, MeshTensor):
         places, topology = tensor.coordinates, tensor.tensor_topology()
+        away = [where for where in places if where not in MeshCoordinateRange(mesh.shape)]
+        text = f"Coordinate {away[0]} not found in mesh {mesh.shape}" if away else ""
+        check(not away, "ttnn.to_device", text)
+        if not isinstance(mesh, ChipMesh):
+            return call(places[0], (tensor.parts[0], mesh), named)
     else:
         places = mesh.coordinates()
         topology = replicated(places)
@@ -186,7 +197,6 @@ def _to_mesh(call: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 
 _SPECIAL: dict[str, Call] = {
     "from_torch": _distributed,
-    "as_tensor": _distributed,
     "to_torch": _composed,
     "to_device": _to_mesh,
 }

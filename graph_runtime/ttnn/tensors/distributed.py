@@ -82,6 +82,12 @@ class TensorToMesh(_OverMesh):
         super().__init__(mesh_device, config.mesh_shape_override, len(config.placements), "placements")
         self.config = config
 
+    def copies(self) -> bool:
+        """Whether each chip of the mesh gets the whole tensor, without axes."""
+        return self.config.placements == [PlacementReplicate()] and self.shape == [
+            self.mesh.get_num_devices()
+        ]
+
     def split(self, values: Any) -> tuple[list[tuple[MeshCoordinate, Any]], TensorTopology]:
         """((coordinate of the mesh, part), ...) of an array or a torch tensor, and their topology. Raises
         RuntimeError where ttnn does: a dimension that two axes cut, parts that are not alike, too few parts

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..devices import chip_mesh
 from ..devices.chip_mesh import ChipMesh, MeshCoordinate
+from ..devices.chips import MeshShape
 from ..errors import Unsupported, fatal
 from ..memory.values import StorageType
 from ..registry import OPERATIONS
@@ -31,15 +32,22 @@ def _of_first(name: str) -> Any:
 
 class MeshTensor(Tensor):
     """``parts``: {coordinate: tensor on the chip there}, in the order of the mesh's rows; all have one shape,
-    dtype, layout and memory configuration, which are the tensor's. ``mesh``: None for parts on the host."""
+    dtype, layout and memory configuration, which are the tensor's. ``mesh``: None for parts on the host;
+    ``mesh_shape``: the shape of the mesh that these are for, by default the smallest with all parts."""
 
     def __init__(
         self,
         parts: dict[MeshCoordinate, Tensor],
         mesh: ChipMesh | None,
         topology: TensorTopology,
+        mesh_shape: Any = None,
     ):
         chip_mesh.made[:] = [True]
+        if mesh is not None:
+            mesh_shape = mesh.shape
+        elif mesh_shape is None:
+            mesh_shape = [max(along) + 1 for along in zip(*parts, strict=True)]
+        self.mesh_shape = MeshShape(mesh_shape)
         self._parts, self._device, self._topology = dict(parts), mesh, topology
         self.tensor_id = next(_numbers)
 
@@ -70,7 +78,7 @@ class MeshTensor(Tensor):
     def each(self, function: Callable[[Tensor], Tensor], mesh: ChipMesh | None) -> MeshTensor:
         """The tensor of what a function makes of each part."""
         made = {where: function(part) for where, part in self._parts.items()}
-        return MeshTensor(made, mesh, self._topology)
+        return MeshTensor(made, mesh, self._topology, self.mesh_shape)
 
     def _shared(self) -> Tensor:
         return self.each(lambda part: part._shared(), self._device)  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """.tensorbin: ttnn's files of tensors, as tt-metal writes them. A file has the length of its header, the
 header, which is a FlatBuffer with the tensor's type and place (ttnn/core/tensor/flatbuffer/*.fbs), and the
-elements in the order of memory.
+elements in the order of memory. Of a tensor on several chips each part has a place in the file; parts that
+are copies of one another share it.
 
 Elements of tiles are in the order of tiles and of their 16x16 faces; a block format has a tile's 64 exponents
 first, then the signs and magnitudes of its 1024 elements.
@@ -9,13 +10,16 @@ first, then the signs and magnitudes of its 1024 elements.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...base import dtypes
-from ..errors import Unsupported, fatal
+from ..devices.chip_mesh import MeshCoordinate, coordinates
+from ..devices.chips import MeshShape
+from ..errors import Unsupported, check, fatal
 from ..memory.configs import MemoryConfig, ShardSpec
 from ..memory.cores import CoreCoord, CoreRange, CoreRangeSet
 from ..memory.values import (
@@ -28,10 +32,13 @@ from ..memory.values import (
     Tile,
 )
 from .flat_tables import Inline, Table, read_root, written
+from .mesh_tensor import MeshTensor
+from .placements import PlacementReplicate, PlacementShard, TensorTopology, replicated
 from .tensor import Tensor
 
 _LENGTH = struct.Struct("<Q")
 _INLINE_STORAGE, _ROW_MAJOR_PAGES, _TILE_PAGES = 1, 1, 2  # members of the unions TensorBuffer and PageConfig
+_NO_DIMENSION = -1  # that of a placement without one
 _FACE, _ROW = 16, 16  # a face has 16 rows of 16 elements; in a block format each row has an exponent
 _ELEMENTS = {
     DataType.BFLOAT16: "bfloat16",
@@ -45,9 +52,12 @@ _MAGNITUDE_BITS = {DataType.BFLOAT8_B: 7, DataType.BFLOAT4_B: 3}
 
 
 class TensorFile(NamedTuple):
-    """Contents of a file: values in the logical shape, float32 for a float type."""
+    """Contents of a file. ``parts``: {coordinate: values in the logical shape, float32 for a float type};
+    copies are one array."""
 
-    values: np.ndarray
+    parts: dict[MeshCoordinate, np.ndarray]
+    mesh_shape: tuple[int, ...]
+    topology: TensorTopology
     dtype: DataType
     layout: Layout
     config: MemoryConfig
@@ -116,8 +126,8 @@ def _matrix(shape: tuple[int, ...], layout: Layout, tile: Tile) -> tuple[int, in
     return outer, rows, cols
 
 
-def _elements_of(tensor: Tensor) -> bytes:
-    dtype, values = tensor.dtype, tensor._values()
+def _elements_of(tensor: Tensor, values: np.ndarray) -> bytes:
+    dtype = tensor.dtype
     kind = dtypes.to_numpy(_ELEMENTS.get(dtype, "float32"))
     if tensor.layout is not Layout.TILE:
         return np.ascontiguousarray(values, kind).tobytes()
@@ -155,9 +165,18 @@ def _values_of(name: str, data: bytes, shape: tuple[int, ...], dtype: DataType, 
 # **************** the header ****************
 
 
-def _header(tensor: Tensor, nbytes: int) -> bytes:
-    """The FlatBuffer for a tensor of one chip; the tensor is written as interleaved over the banks of its
-    memory."""
+class _Place(NamedTuple):
+    """The place in a file of the part on a chip, in bytes after the header."""
+
+    coordinate: MeshCoordinate
+    offset: int
+    nbytes: int
+
+
+def _header(
+    tensor: Tensor, places: list[_Place], mesh_shape: Sequence[int], topology: TensorTopology
+) -> bytes:
+    """The FlatBuffer of a tensor; it is written as interleaved over the banks of its memory."""
     high, wide = tensor.tile.tile_shape
     tiled = tensor.layout is Layout.TILE
     pages = Table({0: Table({0: ("I", high), 1: ("I", wide)})}) if tiled else Table({})
@@ -169,23 +188,66 @@ def _header(tensor: Tensor, nbytes: int) -> bytes:
         3: Table(memory),
         4: [high, wide] if tiled else [1],
     }
-    one, first = Table({0: [1, 1]}), Table({0: [0, 0]})
-    where = Inline(struct.pack("<QQ", 0, nbytes))
-    shard = Table({0: ("B", _INLINE_STORAGE), 1: where, 2: first})
-    replicated = Table({0: ("B", 0), 1: ("i", -1)})
-    topology = Table({0: one, 1: [replicated, replicated], 2: [first]})
+    shards = []
+    for place in places:
+        where = Inline(struct.pack("<QQ", place.offset, place.nbytes))
+        shards.append(Table({0: ("B", _INLINE_STORAGE), 1: where, 2: Table({0: list(place.coordinate)})}))
     spec = Table({0: list(tensor.shape), 1: Table(layout)})
-    return written(Table({0: spec, 1: one, 2: [shard], 3: topology}))
+    whole = {0: spec, 1: Table({0: list(mesh_shape)}), 2: shards, 3: _topology_table(topology)}
+    return written(Table(whole))
+
+
+def _topology_table(topology: TensorTopology) -> Table:
+    dims = [one.dim if isinstance(one, PlacementShard) else None for one in topology.placements()]
+    placements = [
+        Table({0: ("B", dim is not None), 1: ("i", _NO_DIMENSION if dim is None else dim)}) for dim in dims
+    ]
+    places = [Table({0: list(at)}) for at in topology.mesh_coords()]
+    return Table({0: Table({0: list(topology.distribution_shape())}), 1: placements, 2: places})
 
 
 def write_tensor(path: Path, tensor: Tensor) -> None:
     """Write a tensor to a file that tt-metal can read."""
-    data = _elements_of(tensor)
-    if not data:
-        raise fatal("ttnn.dump_tensor", "Unexpected empty buffer during tensor serialization")
-    header = _header(tensor, len(data))
+    if isinstance(tensor, MeshTensor):
+        parts, topology = dict(zip(tensor.coordinates, tensor.parts, strict=True)), tensor.tensor_topology()
+        mesh_shape = tensor.mesh_shape
+    else:
+        topology, mesh_shape = replicated([(0, 0)]), MeshShape(1, 1)
+        parts = {topology.mesh_coords()[0]: tensor}
+    places, data = _placed(parts, topology)
+    header = _header(tensor, places, mesh_shape, topology)
     with open(path, "wb") as file:
-        file.write(_LENGTH.pack(len(header)) + header + data)
+        file.write(_LENGTH.pack(len(header)) + header)
+        file.writelines(data)
+
+
+def _placed(
+    parts: dict[MeshCoordinate, Tensor], topology: TensorTopology
+) -> tuple[list[_Place], list[bytes]]:
+    """(the place of each part, the elements). A part that differs from an earlier one only along axes of
+    copies shares its place (tensor_flatbuffer.cpp), but only if it is equal."""
+    op, coords, shape = "ttnn.dump_tensor", topology.mesh_coords(), topology.distribution_shape()
+    text = f"Topology mesh coords size {len(coords)} should match distribution shape size {shape.mesh_size()}"
+    check(len(coords) == shape.mesh_size(), op, text)
+    kept: dict[tuple[int, ...], tuple[np.ndarray, _Place]] = {}
+    places, data, end = [], [], 0
+    for own, where in zip(coordinates(tuple(shape)), coords, strict=True):
+        if where not in parts:
+            continue
+        values = parts[where]._values()
+        pairs = zip(own, topology.placements(), strict=True)
+        key = tuple(at for at, placement in pairs if isinstance(placement, PlacementShard))
+        first = kept.get(key)
+        if first is not None and first[0].tobytes() == values.tobytes():
+            places.append(first[1]._replace(coordinate=where))
+            continue
+        data.append(_elements_of(parts[where], values))
+        if not data[-1]:
+            raise fatal(op, "Unexpected empty buffer during tensor serialization")
+        places.append(_Place(where, end, len(data[-1])))
+        kept.setdefault(key, (values, places[-1]))
+        end += len(data[-1])
+    return places, data
 
 
 def _shards(found: Any) -> ShardSpec | None:
@@ -209,8 +271,7 @@ def _config(name: str, found: Any) -> MemoryConfig:
 
 
 def read_tensor(path: Path) -> TensorFile:
-    """Contents of a ttnn file. Raises RuntimeError for a damaged file, Unsupported for a tensor that lies on
-    several chips."""
+    """Contents of a ttnn file. Raises RuntimeError for a damaged file."""
     whole, name = path.read_bytes(), str(path)
     damaged = f'Tensor file "{name}" is truncated or corrupt: cannot validate tensor data'
     if len(whole) < _LENGTH.size or _LENGTH.size + _LENGTH.unpack_from(whole)[0] > len(whole):
@@ -224,15 +285,8 @@ def read_tensor(path: Path) -> TensorFile:
 
 def _read(name: str, header: bytes, data: bytes) -> TensorFile:
     root = read_root(header)
-    spec, shards = root.child(0), root.children(2)
+    spec = root.child(0)
     layout = spec.child(1)
-    places = {struct.unpack("<QQ", shard.inline(1, 16)) for shard in shards}
-    if len(places) != 1:
-        text = f"{name}: a tensor in {len(places)} parts, as several chips have them, is not supported"
-        raise Unsupported(text, op="ttnn.load_tensor")
-    ((offset, size),) = places
-    if offset + size > len(data):
-        raise ValueError("the elements reach beyond the end of the file")
     dtype, tiled = DataType(layout.scalar(0, "B")), layout.scalar(1, "B") == _TILE_PAGES
     tile = DEFAULT_TILE
     if tiled:
@@ -242,5 +296,36 @@ def _read(name: str, header: bytes, data: bytes) -> TensorFile:
             raise Unsupported(f"{name}: transposed tiles are not supported", op="ttnn.load_tensor")
     how = Layout.TILE if tiled else Layout.ROW_MAJOR
     shape = tuple(spec.numbers(0))
-    values = _values_of(name, data[offset : offset + size], shape, dtype, (how, tile))
-    return TensorFile(values, dtype, how, _config(name, layout.child(3)), tile)
+    mesh_shape = tuple(root.child(1).numbers(0))
+    parts: dict[MeshCoordinate, np.ndarray] = {}
+    read: dict[Any, np.ndarray] = {}
+    for shard in root.children(2):
+        offset, size = place = struct.unpack("<QQ", shard.inline(1, 16))
+        if offset + size > len(data):
+            raise ValueError("the elements reach beyond the end of the file")
+        if place not in read:
+            read[place] = _values_of(name, data[offset : offset + size], shape, dtype, (how, tile))
+        parts[_on_mesh(shard.child(2), mesh_shape)] = read[place]
+    if not parts:
+        raise ValueError("the tensor has no part")
+    topology = _topology(root.child(3), mesh_shape)
+    return TensorFile(parts, mesh_shape, topology, dtype, how, _config(name, layout.child(3)), tile)
+
+
+def _on_mesh(found: Any, mesh_shape: tuple[int, ...]) -> MeshCoordinate:
+    where = MeshCoordinate(found.numbers(0))
+    if len(where) != len(mesh_shape) or any(at >= size for at, size in zip(where, mesh_shape, strict=True)):
+        raise ValueError("a part outside of the mesh")
+    return where
+
+
+def _topology(found: Any, mesh_shape: tuple[int, ...]) -> TensorTopology:
+    if found is None:  # of an older file
+        copies = [PlacementReplicate() for _ in mesh_shape]
+        return TensorTopology(mesh_shape, copies, coordinates(mesh_shape))
+    placements: list[Any] = [
+        PlacementShard(one.scalar(1, "i")) if one.scalar(0, "B") else PlacementReplicate()
+        for one in found.children(1)
+    ]
+    places = [_on_mesh(one, mesh_shape) for one in found.children(2)]
+    return TensorTopology(found.child(0).numbers(0), placements, places)

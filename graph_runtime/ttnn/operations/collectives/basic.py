@@ -19,7 +19,7 @@ from ...memory.values import Layout
 from ...tensors.mesh_tensor import MeshTensor
 from ...tensors.placements import PlacementReplicate, PlacementShard
 from ...tensors.tensor import Tensor
-from ..operation import Operation, operation
+from ..operation import of_all_chips
 from ..results import target
 from . import exchange
 from .placing import cut_along, cut_over_all, groups, members, mesh_of, placed, replicated_along, size_along
@@ -32,17 +32,6 @@ _PLANES = (
     FabricConfig.FABRIC_2D_TORUS_Y,
     FabricConfig.FABRIC_2D_TORUS_XY,
 )
-
-
-def _collective(name: str, doc: str = "") -> Callable[[Callable[..., Any]], Operation]:
-    """A decorator of a function that takes tensors on a mesh whole."""
-
-    def made(body: Callable[..., Any]) -> Operation:
-        found = operation(name, doc=doc)(body)
-        found.whole = True
-        return found
-
-    return made
 
 
 def _axis(dim: int, x: Tensor) -> int:
@@ -75,7 +64,7 @@ def _cuts_tiles(x: Tensor, dim: int) -> bool:
     return x.layout is Layout.TILE and dim >= len(x.shape) - 2 and x.shape[dim] % _TILE != 0
 
 
-@_collective("all_gather")
+@of_all_chips("all_gather")
 def all_gather(
     input_tensor: Tensor,
     dim: int,
@@ -123,7 +112,7 @@ def _result(
     return placed(x, axis, change, {at: made[at] for at in x.coordinates})
 
 
-@_collective("reduce_scatter")
+@of_all_chips("reduce_scatter")
 def reduce_scatter(
     input_tensor: Tensor,
     dim: int,
@@ -166,7 +155,7 @@ def _scattered(
     return made
 
 
-@_collective("all_reduce")
+@of_all_chips("all_reduce")
 def all_reduce(
     input_tensor: Tensor,
     *,
@@ -205,7 +194,7 @@ def _cut_dim(x: Tensor, count: int) -> int | None:
     return None
 
 
-@_collective("all_broadcast")
+@of_all_chips("all_broadcast")
 def all_broadcast(
     input_tensor: Tensor,
     *,
@@ -236,7 +225,7 @@ def _on(part: Tensor, chip: Any, config: MemoryConfig | None) -> Tensor:
     return here
 
 
-@_collective("broadcast")
+@of_all_chips("broadcast")
 def broadcast(
     input_tensor: Tensor,
     sender_coord: Any,
@@ -292,7 +281,7 @@ def _coordinate(given: Any) -> MeshCoordinate:
     return MeshCoordinate(given)
 
 
-@_collective("point_to_point")
+@of_all_chips("point_to_point")
 def point_to_point(
     input_tensor: Tensor,
     sender_coord: Any,
@@ -329,7 +318,7 @@ def _written(part: Tensor, into: Any, where: MeshCoordinate) -> Tensor:
     return part if into is None else target(part, None, into.part(where)).wrap(part._handle)
 
 
-@_collective("mesh_partition")
+@of_all_chips("mesh_partition")
 def mesh_partition(
     input_tensor: Tensor,
     dim: int,

@@ -10,14 +10,17 @@ from typing import Any
 import numpy as np
 
 from ....base import dtypes
+from ...devices.chip_mesh import ChipMesh
 from ...errors import called, expect, failed, mistaken
 from ...memory.configs import MemoryConfig
 from ...memory.values import DEFAULT_TILE, DataType, Layout, Tile
+from ...tensors.distributed import TensorToMesh
+from ...tensors.mesh_tensor import MeshTensor
 from ...tensors.tensor import Tensor, on_device, on_host
-from ...tensors.tensorbin import read_tensor, write_tensor
+from ...tensors.tensorbin import TensorFile, read_tensor, write_tensor
 from ..bodies import AnyTensor
 from ..movement.moves import to_device
-from ..operation import operation
+from ..operation import of_all_chips, operation
 
 # numpy's dtype -> the tensor's dtype if the caller names none
 OF_NUMPY = {
@@ -163,18 +166,18 @@ def to_torch(
     return made if dtype is None else made.to(dtype)
 
 
-def _cached(name: str, tensor: Any, made: Callable[[Any], Tensor], device: Any, config: Any) -> Tensor:
+def _cached(name: str, made: Callable[[], Tensor], device: Any, config: Any) -> Tensor:
     if not Path(name).exists():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
-        dump_tensor.function(name, made(tensor))
+        dump_tensor.function(name, made())
     read: Tensor = load_tensor.function(name)
     if device is None:
         return read
-    moved: Tensor = to_device.function(read, device, memory_config=config)
+    moved: Tensor = to_device(read, device, memory_config=config)
     return moved
 
 
-@operation("as_tensor")
+@of_all_chips("as_tensor")
 def as_tensor(
     tensor: Any,
     dtype: DataType | None = None,
@@ -184,21 +187,26 @@ def as_tensor(
     memory_config: MemoryConfig | None = None,
     cache_file_name: Any = None,
     preprocess: Callable[[Any], Any] | None = None,
+    mesh_mapper: Any = None,
 ) -> Tensor:
-    """from_torch(preprocess(tensor)); a file keeps the result if ``cache_file_name`` is given."""
+    """from_torch(preprocess(tensor)); a file keeps the result if ``cache_file_name`` is given. A tensor that
+    each chip of a mesh has whole is kept once, so that it can go to any mesh."""
     if device is not None and memory_config is None:
         raise RuntimeError("memory_config must be specified when device is specified")
 
-    def made(value: Any) -> Tensor:
-        value = value if preprocess is None else preprocess(value)
-        how = layout
-        return from_torch.function(value, dtype, layout=how, device=device, memory_config=memory_config)
+    how: dict[str, Any] = {"layout": layout, "memory_config": memory_config}
+
+    def made(device: Any, mapper: Any) -> Tensor:
+        value = tensor if preprocess is None else preprocess(tensor)
+        found: Tensor = from_torch(value, dtype, device=device, mesh_mapper=mapper, **how)
+        return found
 
     if cache_file_name is None:
-        return made(tensor)
+        return made(device, mesh_mapper)
     kind = "None" if dtype is None else dtype.name
     name = f"{cache_file_name}_dtype_{kind}_layout_{layout.name if layout else None}.tensorbin"
-    return _cached(name, tensor, made, device, memory_config)
+    mapper = None if isinstance(mesh_mapper, TensorToMesh) and mesh_mapper.copies() else mesh_mapper
+    return _cached(name, lambda: made(None, mapper), device, memory_config)
 
 
 _SUFFIX = ".tensorbin"
@@ -210,14 +218,14 @@ def _named(file_name: Any) -> Path:
     return Path(file_name)
 
 
-@operation("dump_tensor", limits="a sharded tensor is written as an interleaved one")
+@of_all_chips("dump_tensor", limits="a sharded tensor is written as an interleaved one")
 def dump_tensor(file_name: Any, tensor: AnyTensor, mode: Any = None) -> None:
     """Write a tensor to a .tensorbin file, as tt-metal does. ``mode`` concerns several hosts, and there is
     one."""
     write_tensor(_named(file_name), tensor)
 
 
-@operation("load_tensor", limits="neither parts of several chips nor ND shards")
+@of_all_chips("load_tensor", limits="no ND shards")
 def load_tensor(file_name: Any, *, device: Any = None) -> Tensor:
     """The tensor in a .tensorbin file, on the host, or, with ``device``, in the memory of ``device`` that the
     file names."""
@@ -227,8 +235,26 @@ def load_tensor(file_name: Any, *, device: Any = None) -> Tensor:
     if not path.is_file():
         raise RuntimeError(f"Unable to load the tensor from {file_name}. The path is not a file.")
     read = read_tensor(path)
-    config = None if device is None else read.config
-    return build(read.values, read.dtype, read.layout, device, config, tile=read.tile)
+    if len(read.parts) == math.prod(read.mesh_shape) == 1 and not isinstance(device, ChipMesh):
+        (values,) = read.parts.values()
+        config = None if device is None else read.config
+        return build(values, read.dtype, read.layout, device, config, tile=read.tile)
+    return _several(read, device)
+
+
+def _several(read: TensorFile, device: Any) -> Tensor:
+    """A tensor of several chips from its file, copies in one array; or one for each chip of a mesh."""
+    made: dict[int, Tensor] = {}
+    parts = {}
+    for where, values in read.parts.items():
+        if id(values) not in made:
+            made[id(values)] = parts[where] = build(values, read.dtype, read.layout, tile=read.tile)
+        else:
+            parts[where] = made[id(values)]._shared()
+    whole: Tensor = MeshTensor(parts, None, read.topology, read.mesh_shape)
+    if math.prod(read.mesh_shape) == 1:
+        (whole,) = parts.values()
+    return whole if device is None else to_device(whole, device, memory_config=read.config)
 
 
 @operation("from_buffer")
