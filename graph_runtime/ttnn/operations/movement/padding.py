@@ -151,8 +151,11 @@ def _by_transposes(
     cut = reshaped(padded, (n, c, rows, sh, columns, sw))
     turned = kernels.run("transpose", [cut], {"perm": (0, 2, 4, 3, 5, 1)})
     whole = (n, rows, columns, sh * sw * c)
-    shape = (n, sizes[0] // sh, sizes[1] // sw, whole[3]) if shards is not None else whole
-    shape = shape if output_shape is None else tuple(int(size) for size in output_shape)
+    shape: tuple[int, ...] = whole
+    if output_shape is not None:
+        shape = tuple(int(size) for size in output_shape)
+    elif shards is not None:
+        shape = (n, sizes[0] // sh, sizes[1] // sw, whole[3])
     made = reshaped(turned, whole)
     if shape != whole:
         made = kernels.run("slice", [made], {"starts": (0,) * 4, "ends": shape})
