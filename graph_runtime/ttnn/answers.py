@@ -1,4 +1,4 @@
-"""What ttnn answers about its process, its machine and its types: one process, one chip, no profiler."""
+"""What ttnn answers about its process, its machine and its types: one process, no profiler."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ __all__ = [
     "get_fabric_config",
     "get_latest_programs_perf_data",
     "get_num_links",
-    "get_num_pcie_devices",
-    "get_pcie_device_ids",
     "init_distributed_context",
     "is_trace_capture_active",
     "layernorm_default_compute_config",
@@ -37,14 +35,6 @@ __all__ = [
 ]
 
 
-def get_num_pcie_devices() -> int:
-    return 1
-
-
-def get_pcie_device_ids() -> list[int]:
-    return [0]
-
-
 def is_trace_capture_active(device: MeshDevice) -> bool:
     """Whether a trace is being captured of a queue of the device."""
     return device.capture is not None
@@ -56,7 +46,8 @@ def get_current_command_queue_id_for_thread() -> Any:
 
 
 def get_num_links(mesh_device: MeshDevice, cluster_axis: int | None = None) -> int:
-    """Number of links between neighbours: 1, as the release answers for one chip, whatever the axis."""
+    """Number of links between neighbours: 1, as the release answers on each machine while no fabric is
+    set, whatever the axis."""
     return 1
 
 

@@ -70,6 +70,7 @@ from .released.names import filled
 from .settings import *
 from .settings import SETTINGS
 from .tensors.distributed import *
+from .tensors.drawn_meshes import *
 from .tensors.placements import *
 from .tensors.specs import *
 from .tensors.tensor import Tensor as Tensor

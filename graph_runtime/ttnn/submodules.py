@@ -22,6 +22,7 @@ from .programs import windows
 from .registry import OPERATIONS
 from .released.absent import Absent
 from .released.names import filled, released_names
+from .tensors import distributed, drawn_meshes, placements
 from .tensors.tensor import Tensor
 
 _BY_KIND = (
@@ -81,7 +82,7 @@ def submodules(found: Callable[[str], Any]) -> dict[str, ModuleType]:
     made["device"] = _module("device", "devices", **named)
     kinds = {"ClusterType": chips.ClusterType, "get_cluster_type": lambda: mesh_device.machine().kind}
     made["cluster"] = _module("cluster", "the kind of this machine", **kinds)
-    made["distributed"] = _module("distributed", "meshes", get_num_pcie_devices=opening.get_num_devices)
+    made["distributed"] = _module("distributed", "meshes", **_public(drawn_meshes))
     registered = OPERATIONS.values()
     made["decorators"] = _module("decorators", "the operations", REGISTERED_OPERATIONS=registered)
     helpers = {"divup": lambda a, b: -(-a // b), "roundup": answers.roundup}
@@ -146,7 +147,11 @@ def _extension() -> dict[str, ModuleType]:
         name: Absent(f"ttnn._ttnn.{name}", "it is ttnn's compiled code") for name in _PARTS.split()
     }
     of_tensors = _module("_ttnn.tensor", "tensors", Tensor=Tensor, **_public(values, configs))
-    meshes = _module("_ttnn.multi_device", "meshes", **_public(mesh_device, chips))
+    named = _public(chips, distributed, placements) | {
+        kind.__name__: kind
+        for kind in (mesh_device.MeshDevice, mesh_device.MeshDeviceView, mesh_device.SystemMeshDescriptor)
+    }
+    meshes = _module("_ttnn.multi_device", "meshes", **named)
     parts |= {"reports": kept, "deprecated": deprecated, "tensor": of_tensors, "multi_device": meshes}
     whole = _module("_ttnn", "the rest of the extension module", **parts)
     return {"_ttnn": whole, "_ttnn.deprecated": deprecated, "_ttnn.reports": kept}

@@ -5,61 +5,15 @@ makes them."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..errors import check, fatal
-from .chips import MeshShape
+from ..errors import check
+from .chips import FabricNodeId, MeshCoordinate, MeshShape, coordinates, rectangle
 from .mesh_device import MeshDevice
 
 made: list[bool] = []  # True once this process has a mesh: calls need not look for one before (over_mesh.py)
-__all__ = ["ChipMesh", "MeshCoordinate", "MeshCoordinateRange"]
-
-
-class MeshCoordinate(MeshShape):
-    """Row and column of a chip in a mesh."""
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return hash(tuple(self))
-
-    def __repr__(self) -> str:
-        return f"MeshCoordinate({list(self)})"
-
-
-class MeshCoordinateRange:
-    """A rectangle of a mesh, which includes both corners; of a MeshShape, the whole mesh."""
-
-    def __init__(self, start: Any, end: Any = None):
-        if end is None and not isinstance(start, MeshCoordinate):
-            start, end = [0] * len(start), [size - 1 for size in start]
-        self.start, self.end = MeshCoordinate(start), MeshCoordinate(start if end is None else end)
-
-    def __iter__(self) -> Iterator[MeshCoordinate]:
-        return iter(_rectangle(self.start, [b - a + 1 for a, b in zip(self.start, self.end, strict=True)]))
-
-    def __contains__(self, coordinate: Any) -> bool:
-        return all(a <= at <= b for a, at, b in zip(self.start, coordinate, self.end, strict=True))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, MeshCoordinateRange) and (self.start, self.end) == (other.start, other.end)
-
-    def __hash__(self) -> int:
-        return hash((self.start, self.end))
-
-    def __repr__(self) -> str:
-        return f"MeshCoordinateRange(start={self.start}, end={self.end})"
-
-
-def coordinates(shape: Sequence[int]) -> list[MeshCoordinate]:
-    """All coordinates of a mesh, by rows."""
-    return _rectangle([0] * len(shape), shape)
-
-
-def _rectangle(start: Sequence[int], shape: Sequence[int]) -> list[MeshCoordinate]:
-    found: list[tuple[int, ...]] = [()]
-    for first, size in zip(start, shape, strict=True):
-        found = [(*at, first + step) for at in found for step in range(size)]
-    return [MeshCoordinate(at) for at in found]
+__all__ = ["ChipMesh"]
 
 
 class ChipMesh(MeshDevice):
@@ -89,14 +43,9 @@ class ChipMesh(MeshDevice):
 
     def at(self, coordinate: Sequence[int]) -> MeshDevice:
         """The chip at a coordinate. Raises RuntimeError for one outside of the mesh."""
-        where = tuple(coordinate)
-        inside = len(where) == len(self._shape) and all(
-            0 <= c < s for c, s in zip(where, self._shape, strict=True)
-        )
-        if not inside:
-            raise fatal("MeshDevice", f"Coordinate {where} is out of bounds for shape {tuple(self._shape)}")
+        self.check_inside(coordinate)
         number = 0
-        for at, size in zip(where, self._shape, strict=True):
+        for at, size in zip(coordinate, self._shape, strict=True):
             number = number * size + at
         return self.members[number]
 
@@ -109,6 +58,9 @@ class ChipMesh(MeshDevice):
     def get_device_id(self, *coordinate: Any) -> int:
         given = coordinate[0] if len(coordinate) == 1 else coordinate
         return self.at(given).number
+
+    def get_fabric_node_id(self, coord: Any) -> FabricNodeId:
+        return self.at(coord).get_fabric_node_id((0, 0))
 
     def get_num_devices(self) -> int:
         return len(self.members)
@@ -140,9 +92,8 @@ class ChipMesh(MeshDevice):
     def reshape(self, shape: Any) -> None:
         """Give the mesh another shape with as many chips. Raises RuntimeError."""
         wanted = MeshShape(shape)
-        if wanted.mesh_size() != len(self.members):
-            text = f"the mesh has {len(self.members)} devices, a mesh of {tuple(wanted)} has others"
-            raise fatal("MeshDevice.reshape", text)
+        text = f"New shape must have the same number of devices as current shape: {wanted}, {self._shape}"
+        check(wanted.mesh_size() == len(self.members), "MeshDevice.reshape", text)
         self._shape = wanted
 
     def create_submesh(self, shape: Any, offset: Any = None) -> ChipMesh:
@@ -151,14 +102,14 @@ class ChipMesh(MeshDevice):
         op, wanted = "MeshDevice.create_submesh", MeshShape(shape)
         check(self.is_open, op, f"{self} is closed")
         start = [0] * len(wanted) if offset is None else list(offset)
+        text = f"Invalid submesh shape: ({wanted}). All dimensions must be positive."
+        check(all(size > 0 for size in wanted), op, text)
         fits = len(wanted) == len(self._shape) == len(start) and all(
-            size > 0 and 0 <= a and a + size <= b
-            for a, size, b in zip(start, wanted, self._shape, strict=True)
+            0 <= a and a + size <= b for a, size, b in zip(start, wanted, self._shape, strict=True)
         )
-        if not fits:
-            text = f"Submesh {tuple(wanted)} at {tuple(start)} is outside of the mesh {tuple(self._shape)}"
-            raise fatal(op, text)
-        made = ChipMesh([self.at(where) for where in _rectangle(start, wanted)], wanted, self)
+        text = f"Submesh shape {wanted} and offset {MeshCoordinate(start)} does not fit within parent mesh"
+        check(fits, op, f"{text} ({self._shape}).")
+        made = ChipMesh([self.at(where) for where in rectangle(start, wanted)], wanted, self)
         self.submeshes.append(made)
         return made
 
@@ -169,9 +120,8 @@ class ChipMesh(MeshDevice):
         whole = len(wanted) == len(self._shape) and all(
             size > 0 and b % size == 0 for size, b in zip(wanted, self._shape, strict=True)
         )
-        if not whole:
-            text = f"Shape {tuple(wanted)} does not divide the mesh shape {tuple(self._shape)} evenly"
-            raise fatal("MeshDevice.create_submeshes", text)
+        text = f"Shape {self._shape} is not divisible by submesh shape {wanted}"
+        check(whole, "MeshDevice.create_submeshes", text)
         steps = [b // size for size, b in zip(wanted, self._shape, strict=True)]
         corners = ([at * size for at, size in zip(c, wanted, strict=True)] for c in coordinates(steps))
         return [self.create_submesh(wanted, corner) for corner in corners]

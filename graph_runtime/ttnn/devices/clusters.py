@@ -16,20 +16,21 @@ __all__: list[str] = []
 
 class Cluster(NamedTuple):
     """``board``: the board of each chip; ``shape``: rows and columns of the whole mesh; ``kind``: what
-    ttnn.cluster.get_cluster_type answers."""
+    ttnn.cluster.get_cluster_type answers; ``on_pcie``: number of chips with a PCIe link of their own."""
 
     board: str
     shape: tuple[int, int]
     kind: ClusterType
+    on_pcie: int
 
 
 CLUSTERS = {
-    "n300": Cluster("n300", (1, 2), ClusterType.N300),
-    "t3000": Cluster("n300", (2, 4), ClusterType.T3K),
-    "galaxy": Cluster("n300", (8, 4), ClusterType.GALAXY),
-    "p300": Cluster("p150", (1, 2), ClusterType.P300),  # assumed: no descriptor of it is published
-    "p150x4": Cluster("p150", (2, 2), ClusterType.P150_X4),
-    "p150x8": Cluster("p150", (2, 4), ClusterType.P150_X8),
+    "n300": Cluster("n300", (2, 1), ClusterType.N300, 1),
+    "t3000": Cluster("n300", (2, 4), ClusterType.T3K, 4),
+    "galaxy": Cluster("n300", (8, 4), ClusterType.GALAXY, 32),
+    "p300": Cluster("p150", (1, 2), ClusterType.P300, 2),  # assumed: no descriptor of it is published
+    "p150x4": Cluster("p150", (2, 2), ClusterType.P150_X4, 4),
+    "p150x8": Cluster("p150", (2, 4), ClusterType.P150_X8, 8),
 }
 
 
@@ -39,4 +40,4 @@ def cluster_of(board: str) -> Cluster:
     if found is not None:
         return found
     kind = {"p150": ClusterType.CUSTOM, "p100": ClusterType.P100}.get(board.split("[")[0], ClusterType.N150)
-    return Cluster(board, (1, 1), kind)
+    return Cluster(board, (1, 1), kind, 1)

@@ -1,8 +1,10 @@
-"""Devices: a ttnn device is a mesh of one simulated chip, "tt:0" of the board that ``use_board`` names."""
+"""Devices: a ttnn device is a mesh, here of one simulated chip of the board that ``use_board`` names; one of
+several chips is a ChipMesh (chip_mesh.py). SystemMeshDescriptor: the mesh of the whole machine."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -13,7 +15,15 @@ from ...base.machine.devices import Device, parse
 from ...base.machine.layout import DRAM, L1
 from ..errors import Unsupported, called, called_queue, check, fatal
 from ..memory.cores import CoreCoord, CoreGrid
-from .chips import Arch, MeshShape
+from .chips import (
+    Arch,
+    FabricNodeId,
+    MeshCoordinate,
+    MeshCoordinateRange,
+    MeshId,
+    MeshShape,
+    coordinates,
+)
 from .clusters import Cluster, cluster_of
 
 __all__ = [
@@ -123,6 +133,27 @@ class MeshDevice:
     def get_num_devices(self) -> int:
         return 1
 
+    def check_inside(self, coordinate: Sequence[int]) -> None:
+        """Raise RuntimeError for a coordinate outside of the mesh."""
+        where, shape = MeshCoordinate(coordinate), self.shape
+        inside = len(where) == len(shape) and all(
+            0 <= at < size for at, size in zip(where, shape, strict=True)
+        )
+        check(inside, "MeshDevice", f"Coordinate {where} not found in mesh {shape}")
+
+    def get_fabric_node_id(self, coord: Any) -> FabricNodeId:
+        self.check_inside(coord)
+        return FabricNodeId(MeshId(0), self.number)
+
+    def get_view(self) -> MeshDeviceView:
+        return MeshDeviceView(self)
+
+    def get_system_mesh_id(self) -> int:
+        return 0
+
+    def quiesce_devices(self) -> None:
+        """No effect: the queues of a device share one order."""
+
     def get_devices(self) -> list[MeshDevice]:
         return [self]
 
@@ -223,6 +254,49 @@ class MeshDevice:
 
     def reset_sub_device_stall_group(self) -> None:
         """No effect: no stall group can be set."""
+
+
+class MeshDeviceView:
+    """A mesh as seen from this host, on which all of its chips are."""
+
+    def __init__(self, mesh_device: MeshDevice):
+        self._mesh = mesh_device
+
+    def shape(self) -> MeshShape:
+        return self._mesh.shape
+
+    def num_devices(self) -> int:
+        return self._mesh.get_num_devices()
+
+    def is_local(self, coord: Any) -> bool:
+        """True. Raises RuntimeError for a coordinate outside of the mesh."""
+        self._mesh.check_inside(coord)
+        return True
+
+    def get_local_mesh_coord_range(self) -> MeshCoordinateRange:
+        return MeshCoordinateRange(self._mesh.shape)
+
+
+class SystemMeshDescriptor:
+    """The mesh of all chips of the machine, which one host has."""
+
+    def shape(self) -> MeshShape:
+        return MeshShape(machine().shape)
+
+    local_shape = shape
+
+    def all_local(self) -> bool:
+        return True
+
+    def is_local(self, coord: Any) -> bool:
+        return self.get_device_id(coord) >= 0
+
+    def get_device_id(self, coord: Any) -> int:
+        """The number of a chip. Raises RuntimeError for a coordinate outside of the mesh."""
+        places = coordinates(self.shape())
+        text = f"Coordinate {MeshCoordinate(coord)} is out of bounds for shape {self.shape()}"
+        check(tuple(coord) in places, "SystemMeshDescriptor", text)
+        return places.index(MeshCoordinate(coord))
 
 
 def of_blackhole(chip: Device) -> bool:

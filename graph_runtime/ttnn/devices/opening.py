@@ -34,6 +34,8 @@ __all__ = [
     "get_arch_name",
     "get_device_ids",
     "get_num_devices",
+    "get_num_pcie_devices",
+    "get_pcie_device_ids",
     "is_blackhole",
     "is_wormhole_b0",
     "manage_device",
@@ -249,7 +251,19 @@ def get_num_devices() -> int:
     return MeshShape(machine().shape).mesh_size()
 
 
-GetNumAvailableDevices = GetNumPCIeDevices = get_num_devices
+GetNumAvailableDevices = get_num_devices
+
+
+def get_num_pcie_devices() -> int:
+    """Number of the machine's chips with a PCIe link of their own."""
+    return machine().on_pcie
+
+
+GetNumPCIeDevices = get_num_pcie_devices
+
+
+def get_pcie_device_ids() -> list[int]:
+    return list(range(get_num_pcie_devices()))
 
 
 def get_device_ids() -> list[int]:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..devices import chip_mesh
-from ..devices.chip_mesh import ChipMesh, MeshCoordinate, MeshCoordinateRange
-from ..errors import check, fatal
+from ..devices.chip_mesh import ChipMesh
+from ..devices.chips import MeshCoordinate
+from ..errors import fatal
 from ..tensors.distributed import MeshToTensor, TensorToMesh, default_of
 from ..tensors.mesh_tensor import MeshTensor
 from ..tensors.placements import TensorTopology, merged, replicated
@@ -45,6 +46,9 @@ def on_each_chip(name: str, call: Call, args: Sequence[Any], kwargs: dict[str, A
     results = {}
     for where in places:
         own, more = _at((tuple(args), kwargs), where)
+        if more.get("mesh_coords") is not None:  # the chips that take part, of which each knows itself alone
+            there = any(tuple(at) == tuple(where) for at in more["mesh_coords"])
+            more["mesh_coords"] = [(0, 0)] if there else []
         results[where] = call(where, own, more)
     inputs = [x.tensor_topology() for x in tensors]
     topology = merged(inputs, places) if inputs else replicated(places)
@@ -180,9 +184,8 @@ def _to_mesh(call: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return NotImplemented
     if isinstance(tensor, MeshTensor):
         places, topology = tensor.coordinates, tensor.tensor_topology()
-        away = [where for where in places if where not in MeshCoordinateRange(mesh.shape)]
-        text = f"Coordinate {away[0]} not found in mesh {mesh.shape}" if away else ""
-        check(not away, "ttnn.to_device", text)
+        for where in places:
+            mesh.check_inside(where)
         if not isinstance(mesh, ChipMesh):
             return call(places[0], (tensor.parts[0], mesh), named)
     else:

@@ -69,7 +69,6 @@ _FIELDS = {
     ),
     "D2DStageGateConfig": "num_gates! slot_id_offset_bytes! gate_mode_offset_bytes!",
     "DataMovementConfigDescriptor": "processor noc noc_mode",
-    "FabricNodeId": "mesh_id! chip_id!",
     "FabricRouterConfig": "max_packet_payload_size_bytes",
     "FaceGeometry": "face_r_dim! num_faces!",
     "IndexerScoreProgramConfig": "* q_chunk_size k_chunk_size head_group_size",
@@ -209,7 +208,7 @@ class _Number(int):
 
 _SourceType = enum.Enum("_SourceType", "FILE_PATH SOURCE_CODE", start=0)
 _MADE["KernelDescriptor"].SourceType = _SourceType
-_NUMBERS = "QueueId MeshTraceId MeshId Rank Size SubcontextId SubDeviceId SubDeviceManagerId".split()
+_NUMBERS = "QueueId MeshTraceId Rank Size SubcontextId SubDeviceId SubDeviceManagerId".split()
 _MADE |= {name: type(name, (_Number,), {"__module__": __name__}) for name in _NUMBERS}
 globals().update(_MADE)
 
@@ -234,21 +233,4 @@ class MeshCoordinateRangeSet:
         return f"MeshCoordinateRangeSet({self._ranges})"
 
 
-class TensorTopology:
-    """How a tensor lies on a mesh: the shape of the mesh, a placement for each of its dimensions, and the
-    coordinates."""
-
-    def __init__(self, distribution_shape: Any, placements: Iterable[Any], mesh_coords: Iterable[Any]):
-        self._shape, self._placements, self._coords = distribution_shape, list(placements), list(mesh_coords)
-
-    def distribution_shape(self) -> Any:
-        return self._shape
-
-    def placements(self) -> list[Any]:
-        return self._placements
-
-    def mesh_coords(self) -> list[Any]:
-        return self._coords
-
-
-__all__ = sorted({*_MADE, "MeshCoordinateRangeSet", "RuntimeArgs", "SubDevice", "TensorTopology"})
+__all__ = sorted({*_MADE, "MeshCoordinateRangeSet", "RuntimeArgs", "SubDevice"})

@@ -10,10 +10,10 @@ from ..errors import Unsupported
 # reason -> expression of the names, without "ttnn."; the first that matches counts
 _REASONS = {
     "it talks to other hosts, or it is part of an exchange between chips that is not modelled": (
-        r".*(Socket|socket|D2D|D2H|H2D|[Ff]abric|distributed_context|system_mesh|Distributed\w*Stage"
+        r".*(Socket|socket|D2D|D2H|H2D|[Ff]abric|distributed_context|Distributed\w*Stage"
         r"|forwarding|routing_plane|usable_topology|get_num_links|physical_mesh|LayerAck|InterProcess"
         r"|LayerCompletion|using_distributed_env|moe_compute|MoE).*|disaggregation\..*"
-        r"|init_distributed_context|aggregate_tensor|distribute_tensor"
+        r"|init_distributed_context"
     ),
     "it runs kernels of the caller's": (
         r".*(cb_descriptor|get_cb_address|program_descriptor|RuntimeArgs|TensorAccessorArgs|Mcast|mcast).*"

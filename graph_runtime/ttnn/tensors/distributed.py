@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..devices.chip_mesh import ChipMesh, MeshCoordinate, coordinates
-from ..devices.chips import MeshShape
+from ..devices.chip_mesh import ChipMesh
+from ..devices.chips import MeshCoordinate, MeshShape, coordinates, rectangle
 from ..devices.mesh_device import MeshDevice
 from ..errors import check, fatal
+from ..registry import OPERATIONS
 from .mesh_tensor import MeshTensor
 from .placements import (
     MeshComposerConfig,
@@ -22,7 +23,7 @@ from .placements import (
     PlacementShard,
     TensorTopology,
 )
-from .tensor import Tensor
+from .tensor import Tensor, on_host
 
 __all__ = [
     "ConcatMesh2dToTensor",
@@ -34,11 +35,14 @@ __all__ = [
     "ShardTensor2dMesh",
     "ShardTensorToMesh",
     "TensorToMesh",
+    "aggregate_tensor",
     "combine_device_tensors",
+    "compute_distribution_to_mesh_mapping",
     "concat_mesh_to_tensor_composer",
     "create_mesh_composer",
     "create_mesh_mapper",
     "distribute",
+    "distribute_tensor",
     "from_host_shards",
     "get_device_tensors",
     "replicate_tensor_to_mesh_mapper",
@@ -51,8 +55,8 @@ class _OverMesh:
     shape are coordinates of the mesh if it has the mesh's rank and fits into it; else both are counted by
     rows (distributed_tensor.cpp: compute_distribution_mode)."""
 
-    def __init__(self, mesh_device: MeshDevice, override: MeshShape | None, count: int, what: str):
-        op = f"ttnn.{type(self).__name__}"
+    def __init__(self, mesh_device: MeshDevice, config: Any, count: int, what: str):
+        op, override = f"ttnn.{type(self).__name__}", config.mesh_shape_override
         if not isinstance(mesh_device, MeshDevice):
             raise TypeError(f"{op}(): incompatible function arguments: {mesh_device!r} is no ttnn.MeshDevice")
         check(mesh_device.is_open, op, f"{mesh_device} is closed")
@@ -63,7 +67,21 @@ class _OverMesh:
         text = f"The number of dimensions in the mesh shape {self.shape} does not match the number of {what}"
         check(len(self.shape) == count, op, text)
         inside = len(self.shape) == len(own) and all(a <= b for a, b in zip(self.shape, own, strict=True))
-        self._places = coordinates(tuple(self.shape)) if inside else coordinates(tuple(own))
+        offset = config.mesh_offset_override
+        self._places = coordinates(tuple(self.shape if inside else own))
+        if offset is not None and any(offset):
+            text = (
+                f"mesh_offset_override needs a mesh_shape_override that fits into the mesh, not {self.shape}"
+            )
+            check(inside, op, text)
+            fits = len(offset) == len(own) and all(
+                a + size <= b for a, size, b in zip(offset, self.shape, own, strict=True)
+            )
+            text = (
+                f"The sub-rectangle anchored at offset {offset} with shape {self.shape} does not fit within"
+            )
+            check(fits, op, f"{text} the mesh device shape {own}")
+            self._places = rectangle(offset, self.shape)
 
     def placed(self) -> list[tuple[MeshCoordinate, MeshCoordinate]]:
         """(coordinate of the distribution, coordinate of the mesh) of each part."""
@@ -79,7 +97,7 @@ class TensorToMesh(_OverMesh):
 
     def __init__(self, mesh_device: MeshDevice, config: MeshMapperConfig):
         _check_kind(config, MeshMapperConfig, "ttnn.create_mesh_mapper")
-        super().__init__(mesh_device, config.mesh_shape_override, len(config.placements), "placements")
+        super().__init__(mesh_device, config, len(config.placements), "placements")
         self.config = config
 
     def copies(self) -> bool:
@@ -146,7 +164,7 @@ class MeshToTensor(_OverMesh):
 
     def __init__(self, mesh_device: MeshDevice, config: MeshComposerConfig):
         _check_kind(config, MeshComposerConfig, "ttnn.create_mesh_composer")
-        super().__init__(mesh_device, config.mesh_shape_override, len(config.dims), "dimensions")
+        super().__init__(mesh_device, config, len(config.dims), "dimensions")
         self.config = config
 
     def joined(self, tensor: MeshTensor) -> np.ndarray:
@@ -267,20 +285,22 @@ def get_device_tensors(tensor: Tensor) -> list[Tensor]:
     """The tensors of the chips, by rows of the mesh; of a tensor on one device a list of it alone."""
     if not isinstance(tensor, MeshTensor):
         return [tensor]
+    on_chips = tensor._device is not None
     for part in tensor.parts:
-        part._topology = tensor.tensor_topology()
+        part._topology = tensor.tensor_topology() if on_chips else None
     return tensor.parts
 
 
 def combine_device_tensors(tensors: Sequence[Tensor]) -> Tensor:
-    """One tensor of the tensors of several chips of a mesh. Raises RuntimeError for parts that are not alike
-    or that lie on one chip."""
+    """One tensor of the tensors of several chips of a mesh; its topology is that of a line, as the release
+    has it. Raises RuntimeError for parts that are not alike or that lie on one chip."""
     op = "ttnn.combine_device_tensors"
-    check(len(tensors) > 0, op, "at least one tensor shard is needed")
+    check(len(tensors) > 0, op, "At least one tensor shard must be provided")
     for one in tensors:
         _check_kind(one, Tensor, op)
+    check(all(one._device is not None for one in tensors), op, "All tensor shards must be on device")
     if len(tensors) == 1:
-        return tensors[0]
+        return _on_a_line(tensors[0])
     return _joined(op, tensors, _mesh_of(op, [one._device for one in tensors]))
 
 
@@ -300,22 +320,76 @@ def _joined(op: str, tensors: Sequence[Tensor], mesh: ChipMesh) -> MeshTensor:
         alike = (one.spec == first.spec, one.layout is first.layout)
         check(all(alike), op, f"All device shards must have the same tensor spec: {one.spec} != {first.spec}")
     ordered = {at: parts[at] for at in mesh.coordinates() if at in parts}
-    topology = first._topology or TensorTopology([len(ordered)], [PlacementShard(0)], list(ordered))
-    return MeshTensor(ordered, mesh, topology)
+    line = coordinates((1, len(ordered)))
+    return MeshTensor(ordered, mesh, TensorTopology([len(ordered)], [PlacementShard(0)], line))
 
 
-def from_host_shards(tensors: Sequence[Tensor], mesh_shape: Any, dim: int = 0) -> Tensor:
+def from_host_shards(tensors: Sequence[Tensor], mesh_shape: Any) -> Tensor:
     """A host tensor of the parts for a mesh of a shape, by rows. Raises RuntimeError unless there is a part a
     chip, all alike."""
     op, shape = "ttnn.from_host_shards", MeshShape(mesh_shape)
-    text = f"Number of shards must match the size of the mesh: {len(tensors)} != {shape.mesh_size()}"
+    text = f"Number of tensor shards must match mesh size: {len(tensors)} != {shape.mesh_size()}"
     check(len(tensors) == shape.mesh_size(), op, text)
     for one in tensors:
         _check_kind(one, Tensor, op)
-        check(one._device is None, op, "All shards must be on host")
-        check(one.spec == tensors[0].spec, op, "All shards must have the same tensor spec")
-    if len(tensors) == 1:
-        return tensors[0]
+        check(one._device is None, op, "All tensor shards must be on host")
+        check(one.spec == tensors[0].spec, op, "All tensor shards must have the same tensor spec")
     places = coordinates(tuple(shape))
-    topology = TensorTopology([len(places)], [PlacementShard(dim)], places)
-    return MeshTensor(dict(zip(places, tensors, strict=True)), None, topology)
+    topology = TensorTopology([len(places)], [PlacementShard(0)], places)
+    if len(tensors) == 1:
+        return _on_a_line(tensors[0])
+    return MeshTensor(dict(zip(places, tensors, strict=True)), None, topology, shape)
+
+
+def _on_a_line(tensor: Tensor) -> Tensor:
+    """The tensor as the only one of a line."""
+    made = tensor._shared()
+    made._topology = TensorTopology([1], [PlacementShard(0)], [(0, 0)])
+    return made
+
+
+def distribute_tensor(tensor: Tensor, mapper: TensorToMesh, mesh_device: Any = None) -> Tensor:
+    """The parts of a host tensor, on the host, or with ``mesh_device`` on its chips. Raises RuntimeError for
+    a tensor that is on chips or in parts already."""
+    op = "ttnn.distribute_tensor"
+    if not isinstance(mapper, TensorToMesh) or not isinstance(tensor, Tensor):
+        raise TypeError(f"{op}(): incompatible function arguments: it takes a tensor and a mapper")
+    on_chips = tensor._device is not None
+    text = f"TensorToMesh only supports host tensors; got storage type: {tensor.storage_type()}"
+    check(not on_chips, op, text)
+    if isinstance(tensor, MeshTensor):
+        text = f"host storage distributed over mesh shape {tensor.mesh_shape}"
+        raise fatal(op, f"Can't get a single buffer from {text}")
+    pairs, topology = mapper.split(tensor._values())
+    parts = {}
+    for where, values in pairs:
+        part = on_host(values, tensor.dtype, tensor.layout, tensor._padding, tile=tensor.tile)
+        part._config, parts[where] = tensor._config, part
+    several = isinstance(mapper.mesh, ChipMesh)
+    made = MeshTensor(parts, None, topology, mapper.mesh.shape) if several else part
+    if mesh_device is None:
+        return made
+    moved: Tensor = OPERATIONS["to_device"](made, mesh_device, memory_config=tensor.memory_config())
+    return moved
+
+
+def aggregate_tensor(tensor: Tensor, composer: MeshToTensor) -> Tensor:
+    """One host tensor of all parts. Raises RuntimeError for a tensor without the parts that the composer puts
+    together."""
+    op = "ttnn.aggregate_tensor"
+    if not isinstance(composer, MeshToTensor) or not isinstance(tensor, Tensor):
+        raise TypeError(f"{op}(): incompatible function arguments: it takes a tensor and a composer")
+    if isinstance(tensor, MeshTensor):
+        values = composer.joined(tensor)
+    else:
+        more = [place for _, place in composer.placed()][1:]
+        check(not more, op, f"Coordinate {(*more, None)[0]} is out of bounds for shape {MeshShape(1, 1)}")
+        values = tensor._values()
+    return on_host(values, tensor.dtype, tensor.layout, tile=tensor.tile)
+
+
+def compute_distribution_to_mesh_mapping(distribution_shape: Any, mesh_shape: Any) -> list[MeshCoordinate]:
+    """The coordinates in a mesh of the parts of a distribution, by rows of both."""
+    shape, own = MeshShape(distribution_shape), MeshShape(mesh_shape)
+    inside = len(shape) == len(own) and all(a <= b for a, b in zip(shape, own, strict=True))
+    return coordinates(tuple(shape)) if inside else coordinates(tuple(own))[: shape.mesh_size()]

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..devices import chip_mesh
-from ..devices.chip_mesh import ChipMesh, MeshCoordinate
-from ..devices.chips import MeshShape
+from ..devices.chip_mesh import ChipMesh
+from ..devices.chips import MeshCoordinate, MeshShape
 from ..errors import Unsupported, fatal
 from ..memory.values import StorageType
 from ..registry import OPERATIONS

@@ -6,8 +6,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..devices.chip_mesh import MeshCoordinate
-from ..devices.chips import MeshShape
+from ..devices.chips import MeshCoordinate, MeshShape
 
 __all__ = ["MeshComposerConfig", "MeshMapperConfig", "PlacementReplicate", "PlacementShard", "TensorTopology"]
 
@@ -41,34 +40,77 @@ class PlacementShard:
         return f"PlacementShard({self.dim})"
 
 
-class MeshMapperConfig:
-    """The way to distribute a tensor: ``placements``, one an axis of the mesh, or of
-    ``mesh_shape_override``."""
+class _Config:
+    """``mesh_shape_override``: the shape over which parts are counted, None for that of the mesh;
+    ``mesh_offset_override``: the corner in the mesh of a shape that fits into it, None for the first chip."""
 
-    def __init__(self, placements: Any, mesh_shape_override: Any = None):
-        self.placements = list(placements)
-        for one in self.placements:
-            if not isinstance(one, (PlacementReplicate, PlacementShard)):
-                raise TypeError(
-                    f"ttnn.MeshMapperConfig(): incompatible function arguments: {one!r} is neither a "
-                    "PlacementReplicate nor a PlacementShard"
-                )
-        self.mesh_shape_override = None if mesh_shape_override is None else MeshShape(mesh_shape_override)
+    _listed = ""  # the argument that is a list, one an axis
+
+    def __init__(self, listed: list[Any], shape: Any, offset: Any):
+        self._values = listed
+        self.mesh_shape_override = None if shape is None else MeshShape(shape)
+        self.mesh_offset_override = MeshCoordinate(offset) if offset else None
 
     def __repr__(self) -> str:
-        return f"MeshMapperConfig(placements={self.placements}, {self.mesh_shape_override})"
+        text = f"{self._listed}: {self._values}"
+        if self.mesh_shape_override is not None:
+            text += f", mesh_shape_override={self.mesh_shape_override}"
+        if self.mesh_offset_override is not None:
+            text += f", mesh_offset_override={self.mesh_offset_override}"
+        return f"{type(self).__name__}({text})"
 
 
-class MeshComposerConfig:
-    """The way to put parts together: ``dims``, the tensor's dimension an axis of the mesh, or of
-    ``mesh_shape_override``."""
+def _arguments(of: type[_Config], args: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a configuration by name: a list, or a number for rows and one for columns; then the
+    shape and the offset. Raises TypeError."""
+    listed = of._listed in given or (args and isinstance(args[0], (list, tuple)))
+    names = [of._listed] if listed else ["row_dim", "col_dim"]
+    names += ["mesh_shape_override", "mesh_offset_override"]
+    said = dict(zip(names, args, strict=False)) | given
+    if len(args) + len(given) > len(said) or not said.keys() <= set(names) or len(args) > len(names):
+        raise TypeError(f"{of.__name__}(): incompatible function arguments: it takes {', '.join(names)}")
+    return said
 
-    def __init__(self, dims: Any, mesh_shape_override: Any = None):
-        self.dims = [operator.index(dim) for dim in dims]
-        self.mesh_shape_override = None if mesh_shape_override is None else MeshShape(mesh_shape_override)
 
-    def __repr__(self) -> str:
-        return f"MeshComposerConfig(dims={self.dims}, {self.mesh_shape_override})"
+class MeshMapperConfig(_Config):
+    """The way to distribute a tensor: MeshMapperConfig(placements), one an axis, or
+    MeshMapperConfig(row_dim, col_dim), the dimensions that rows and columns cut, None for copies."""
+
+    _listed = "placements"
+
+    def __init__(self, *args: Any, **given: Any):
+        said = _arguments(MeshMapperConfig, args, given)
+        placements = said.get("placements")
+        if placements is None:
+            dims = said.get("row_dim"), said.get("col_dim")
+            placements = [PlacementReplicate() if dim is None else PlacementShard(dim) for dim in dims]
+        if not all(isinstance(one, (PlacementReplicate, PlacementShard)) for one in placements):
+            text = f"placements are PlacementReplicate() and PlacementShard(dim), got {placements}"
+            raise TypeError(f"MeshMapperConfig(): incompatible function arguments: {text}")
+        super().__init__(list(placements), said.get("mesh_shape_override"), said.get("mesh_offset_override"))
+
+    @property
+    def placements(self) -> list[Any]:
+        return self._values
+
+
+class MeshComposerConfig(_Config):
+    """The way to put parts together: MeshComposerConfig(dims), the tensor's dimension an axis, or
+    MeshComposerConfig(row_dim, col_dim)."""
+
+    _listed = "dims"
+
+    def __init__(self, *args: Any, **given: Any):
+        said = _arguments(MeshComposerConfig, args, given)
+        dims = said["dims"] if "dims" in said else [said.get("row_dim"), said.get("col_dim")]
+        if not all(isinstance(dim, int) for dim in dims):
+            text = f"a dimension an axis is needed, got {list(dims)}"
+            raise TypeError(f"MeshComposerConfig(): incompatible function arguments: {text}")
+        super().__init__(list(dims), said.get("mesh_shape_override"), said.get("mesh_offset_override"))
+
+    @property
+    def dims(self) -> list[int]:
+        return self._values
 
 
 class TensorTopology:

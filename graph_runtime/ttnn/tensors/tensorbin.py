@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...base import dtypes
-from ..devices.chip_mesh import MeshCoordinate, coordinates
-from ..devices.chips import MeshShape
+from ..devices.chips import MeshCoordinate, MeshShape, coordinates
 from ..errors import Unsupported, check, fatal
 from ..memory.configs import MemoryConfig, ShardSpec
 from ..memory.cores import CoreCoord, CoreRange, CoreRangeSet
@@ -229,6 +228,8 @@ def _placed(
     op, coords, shape = "ttnn.dump_tensor", topology.mesh_coords(), topology.distribution_shape()
     text = f"Topology mesh coords size {len(coords)} should match distribution shape size {shape.mesh_size()}"
     check(len(coords) == shape.mesh_size(), op, text)
+    for where in parts.keys() - coords:
+        raise fatal(op, f"The part at {where} is not part of the tensor's topology")
     kept: dict[tuple[int, ...], tuple[np.ndarray, _Place]] = {}
     places, data, end = [], [], 0
     for own, where in zip(coordinates(tuple(shape)), coords, strict=True):

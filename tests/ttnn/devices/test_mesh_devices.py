@@ -104,11 +104,11 @@ BAD = {
     ),
     "a submesh outside": (
         lambda m: m.create_submesh(ttnn.MeshShape(2, 2), ttnn.MeshCoordinate(1, 0)),
-        "outside of the mesh",
+        "does not fit within parent mesh",
     ),
-    "submeshes that do not divide": (lambda m: m.create_submeshes(ttnn.MeshShape(2, 3)), "divide"),
-    "another number of chips": (lambda m: m.reshape(ttnn.MeshShape(3, 3)), "8 devices"),
-    "a coordinate outside": (lambda m: m.get_device_id(ttnn.MeshCoordinate(2, 0)), "out of bounds"),
+    "submeshes that do not divide": (lambda m: m.create_submeshes(ttnn.MeshShape(2, 3)), "not divisible"),
+    "another number of chips": (lambda m: m.reshape(ttnn.MeshShape(3, 3)), "same number of devices"),
+    "a coordinate outside": (lambda m: m.get_device_id(ttnn.MeshCoordinate(2, 0)), "not found in mesh"),
 }
 
 

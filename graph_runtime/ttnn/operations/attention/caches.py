@@ -97,7 +97,8 @@ def _positions(cache: Tensor, listed: Sequence[int], tensor: Tensor | None) -> W
 
 
 def _here(mesh_coords: Any) -> bool:
-    """Whether the one device is at one of the coordinates that a call names."""
+    """Whether this chip is among the coordinates that a call names. A chip is at (0, 0) of its own mesh; a
+    call on a larger mesh says so to the chips that it names (over_mesh.py)."""
     return mesh_coords is None or any(tuple(at) == (0, 0) for at in mesh_coords)
 
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from ...answers import get_fabric_config
 from ...devices import kernels
-from ...devices.chip_mesh import MeshCoordinate
-from ...devices.chips import FabricConfig, Topology
+from ...devices.chips import FabricConfig, MeshCoordinate, Topology
 from ...errors import expect, mistaken
 from ...memory.configs import MemoryConfig
 from ...memory.values import Layout

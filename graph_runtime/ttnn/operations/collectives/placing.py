@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...devices.chip_mesh import ChipMesh, MeshCoordinate, lines
+from ...devices.chip_mesh import ChipMesh, lines
+from ...devices.chips import MeshCoordinate
 from ...errors import expect, mistaken
 from ...tensors.mesh_tensor import MeshTensor
 from ...tensors.placements import PlacementReplicate, PlacementShard, TensorTopology

@@ -23,8 +23,9 @@ class DeviceGetter:
 
     @classmethod
     def get_device(cls, mesh_shape: Sequence[int], fabric_config: Any = None) -> Any:
-        """A mesh of ``mesh_shape``. Raises ValueError if an earlier call asked for another shape, Unsupported
-        for more than one chip. ``fabric_config`` has no effect on one chip."""
+        """A mesh of ``mesh_shape``. Raises ValueError if an earlier call asked for another shape,
+        RuntimeError for more chips than the machine has. ``fabric_config`` is not set: collectives along
+        an axis need none."""
         mesh_shape = tuple(mesh_shape)
         if cls._instance is None or not cls._instance.is_open:
             shape = ttnn.MeshShape(mesh_shape)
