@@ -46,7 +46,8 @@ ABOVE = {
         "bfp2_b": 4,  # its name in ttnn-visualizer
     },
     "kind": {"cpu": 5, "tt": 8, "null": 5},
-    "board": {"wormhole_b0": 4, "p150": 2},  # ttnn asks for the one by name, opens fewer columns of the other
+    # ttnn asks for the first by name, opens fewer columns of the second, and makes machines of the last two
+    "board": {"wormhole_b0": 4, "p150": 3, "n300": 2},
     "command": {},
 }
 
