@@ -58,7 +58,11 @@ _TABLE = (
         "the C++ way of torch's calls that repeat: auto compiles it beside the process, once it pays, build "
         "at the first such call, which waits; off does not use it",
     ),
-    Setting("TTNN_BOARD", "", "the board that ttnn opens, as p150, where --board names none; empty: n150"),
+    Setting(
+        "TTNN_BOARD",
+        "",
+        "the board or machine that ttnn opens, as p150 or t3000, where --board names none; empty: n150",
+    ),
 )
 _values: dict[str, int | str] = {}
 

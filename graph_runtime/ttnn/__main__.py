@@ -19,7 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         "python -m graph_runtime.ttnn", description="Run a script that imports ttnn, on a simulated board."
     )
-    parser.add_argument("--board", default="", help="the board: n150 (default), p150, ...")
+    parser.add_argument("--board", default="", help="the board or machine: n150 (default), p150, t3000, ...")
     either = parser.add_mutually_exclusive_group()
     either.add_argument(
         "--install", action="store_true", help="let import ttnn find it in each process of this environment"

@@ -1,5 +1,5 @@
-"""The pytest plugin: fixtures of tt-metal's conftest for one device, and reports. A test of a declined
-function is reported as skipped, with the function's name; a wrong result fails."""
+"""The pytest plugin: fixtures of tt-metal's conftest for devices and meshes, and reports. A test of a
+declined function is reported as skipped, with the function's name; a wrong result fails."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from . import interface as ttnn
 from .errors import Unsupported
 from .runner.install import install
-from .runner.meshes import opened, opened_mesh
+from .runner.meshes import closed, opened, opened_mesh
 
 _MARKS = (
     "requires_fast_runtime_mode_off: needs ttnn's slow mode",
@@ -103,9 +103,7 @@ def device(request: Any, device_params: Any) -> Any:
     said = {} if mark is None else (mark.args[0] if mark.args else mark.kwargs.get("device_params", {}))
     chip = opened({**said, **dict(device_params or {})})
     yield chip
-    while ttnn.graph.is_graph_capture_active():  # a test that ended inside of a capture left the capture open
-        ttnn.graph.end_graph_capture()
-    ttnn.close_device(chip)
+    closed(chip)
 
 
 @pytest.fixture

@@ -176,8 +176,9 @@ def _blocks(handle: DeviceHandle, stay: Sequence[Tensor]) -> list[Resident]:
             found[buffer.addr] = Resident(buffer.addr, buffer.extent, tuple(shown[key]), key in pinned)
     constants = set()
     for buffer in handle.constants.alive():
-        with suppress(DeviceError):  # freed
-            constants.add(buffer.addr if buffer.memory == l1 else None)
+        if buffer.memory == l1:
+            with suppress(DeviceError):  # freed
+                constants.add(buffer.addr)
     for block in blocks(handle, l1):
         if block.kind in ("reserved", "held"):
             loose = block.kind == "held" and block.addr not in constants

@@ -4,12 +4,11 @@ makes them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..errors import check
-from .chips import FabricNodeId, MeshCoordinate, MeshShape, coordinates, rectangle
+from .chips import FabricNodeId, MeshCoordinate, MeshShape, coordinates, fits_into, rectangle
 from .mesh_device import MeshDevice
 
 made: list[bool] = []  # True once this process has a mesh: calls need not look for one before (over_mesh.py)
@@ -104,9 +103,7 @@ class ChipMesh(MeshDevice):
         start = [0] * len(wanted) if offset is None else list(offset)
         text = f"Invalid submesh shape: ({wanted}). All dimensions must be positive."
         check(all(size > 0 for size in wanted), op, text)
-        fits = len(wanted) == len(self._shape) == len(start) and all(
-            0 <= a and a + size <= b for a, size, b in zip(start, wanted, self._shape, strict=True)
-        )
+        fits = fits_into(wanted, self._shape, start)
         text = f"Submesh shape {wanted} and offset {MeshCoordinate(start)} does not fit within parent mesh"
         check(fits, op, f"{text} ({self._shape}).")
         made = ChipMesh([self.at(where) for where in rectangle(start, wanted)], wanted, self)
@@ -138,15 +135,10 @@ def members_of(device: MeshDevice) -> tuple[MeshDevice, ...]:
     return device.members if isinstance(device, ChipMesh) else (device,)
 
 
-def lines(placed: Iterable[Sequence[int]], axis: int | None) -> list[list[MeshCoordinate]]:
-    """Coordinates as the groups of a collective, each in order: those that differ along ``axis`` only, or
-    all of them for None."""
+def lines(placed: Iterable[Sequence[int]], axis: int) -> list[list[MeshCoordinate]]:
+    """Coordinates as the groups of a collective, each in order: those that differ along ``axis`` only."""
     groups: dict[tuple[int, ...], list[MeshCoordinate]] = {}
     for where in placed:
-        key = () if axis is None else tuple(at for i, at in enumerate(where) if i != axis)
+        key = tuple(at for i, at in enumerate(where) if i != axis)
         groups.setdefault(key, []).append(MeshCoordinate(where))
     return list(groups.values())
-
-
-def size_of(shape: Sequence[int]) -> int:
-    return math.prod(shape)

@@ -111,7 +111,17 @@ def coordinates(shape: Sequence[int]) -> list[MeshCoordinate]:
     return rectangle([0] * len(shape), shape)
 
 
+def fits_into(shape: Sequence[int], whole: Sequence[int], start: Sequence[int] | None = None) -> bool:
+    """Whether a rectangle whose corner is ``start``, by default the first coordinate, is inside of a mesh of
+    the same rank."""
+    corner = [0] * len(shape) if start is None else start
+    return len(corner) == len(shape) == len(whole) and all(
+        0 <= a and a + size <= b for a, size, b in zip(corner, shape, whole, strict=True)
+    )
+
+
 def rectangle(start: Sequence[int], shape: Sequence[int]) -> list[MeshCoordinate]:
+    """The coordinates of a rectangle of a mesh, by rows."""
     found: list[tuple[int, ...]] = [()]
     for first, size in zip(start, shape, strict=True):
         found = [(*at, first + step) for at in found for step in range(size)]

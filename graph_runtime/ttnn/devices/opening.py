@@ -12,7 +12,7 @@ from ...run.queues.buffer import Mark
 from ..errors import Unsupported, called_queue, check, on_queue
 from . import kernels
 from .chip_mesh import ChipMesh
-from .chips import DispatchCoreConfig, DispatchCoreType, MeshShape
+from .chips import DispatchCoreConfig, DispatchCoreType, MeshShape, coordinates, fits_into, rectangle
 from .mesh_device import MeshDevice, chip_of, machine, of_blackhole
 
 __all__ = [
@@ -108,9 +108,9 @@ def open_mesh_device(
     worker_l1_size: int = 0,
 ) -> MeshDevice:
     """A mesh of the machine's chips, by default of all of them: a rectangle whose corner is ``offset``, or
-    the chips of ``physical_device_ids`` by rows. A line may take the chips of a larger mesh in the order of
-    its rows. A mesh of one chip is a device. Raises RuntimeError for a mesh that the machine does not have
-    room for."""
+    the chips of ``physical_device_ids`` by rows. A line may take the chips of a larger mesh forth in one row
+    and back in the next. A mesh of one chip is a device. Raises RuntimeError for a mesh that the machine does
+    not have room for."""
     op, system = "ttnn.open_mesh_device", MeshShape(machine().shape)
     shape = system if mesh_shape is None else MeshShape(mesh_shape)
     numbers = _chips(op, system, shape, offset, list(physical_device_ids))
@@ -132,37 +132,29 @@ def _chips(op: str, system: MeshShape, shape: MeshShape, offset: Any, given: lis
         check(len(set(given)) == len(given) == count, op, f"{text}: each chip once")
         check(all(0 <= one < most for one in given), op, f"chips are 0 to {most - 1}, got {given}")
         return given
-    text = (
+    too_big = (
         f"Requested mesh is too big and is not rotatable: {tuple(shape)} has {count} chips, the machine is "
         f"{tuple(system)}: choose a machine by GR_TTNN_BOARD or --board, such as t3000"
     )
-    check(count > 0 and count <= most, op, text)
+    check(0 < count <= most, op, too_big)
     start = [0] * len(system) if offset is None else list(offset)
     text = (
         f"offset {tuple(start)}: a mesh of {tuple(shape)} there is outside of the machine's {tuple(system)}"
     )
-    check(len(start) == len(system) and all(at >= 0 for at in start), op, text)
-    inside = len(shape) == len(system) and all(
-        a + size <= b for a, size, b in zip(start, shape, system, strict=True)
-    )
-    check(inside or not any(start), op, text)
+    inside = fits_into(shape, system, start)
+    check(inside or (len(start) == len(system) and not any(start)), op, text)
     if len(shape) != len(system):  # a mesh of another rank is a line
         return list(range(count))
     if inside:
-        return [r * system[1] + c for r, c in _rectangle(start, shape)]
-    turned = shape[0] <= system[1] and shape[1] <= system[0]
-    check(min(shape) == 1 or turned, op, text)
+        return [r * system[1] + c for r, c in rectangle(start, shape)]
+    check(min(shape) == 1 or fits_into(shape[::-1], system), op, too_big)
     if min(shape) == 1:  # a line through the rows, forth and back, so that neighbours are cabled
         rows = [
             [r * system[1] + c for c in range(system[1])][:: 1 if r % 2 == 0 else -1]
             for r in range(system[0])
         ]
         return [number for row in rows for number in row][:count]
-    return [c * system[1] + r for r, c in _rectangle([0, 0], shape)]
-
-
-def _rectangle(start: Sequence[int], shape: Sequence[int]) -> list[tuple[int, int]]:
-    return [(start[0] + r, start[1] + c) for r in range(shape[0]) for c in range(shape[1])]
+    return [c * system[1] + r for r, c in coordinates(shape)]
 
 
 def synchronize_device(device: MeshDevice, cq_id: int | None = None, sub_device_ids: Any = ()) -> None:

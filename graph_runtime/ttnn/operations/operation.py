@@ -140,7 +140,7 @@ class Operation:
                 text = f"{self.__name__} on a mesh of several chips with {given[0]} is not supported"
                 raise Unsupported(f"{text}: each chip computes with its own part", op=self.__name__)
 
-        def call(_: Any, own: Any, more: Any) -> Any:
+        def call(own: Any, more: Any) -> Any:
             made = self(*own, **more)
             _local.later = True
             return made

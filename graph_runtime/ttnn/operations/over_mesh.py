@@ -10,7 +10,7 @@ from ..devices import chip_mesh
 from ..devices.chip_mesh import ChipMesh
 from ..devices.chips import MeshCoordinate
 from ..errors import fatal
-from ..tensors.distributed import MeshToTensor, TensorToMesh, default_of
+from ..tensors.distributed import MeshToTensor, TensorToMesh, check_kind, default_of
 from ..tensors.mesh_tensor import MeshTensor
 from ..tensors.placements import TensorTopology, merged, replicated
 from ..tensors.tensor import Tensor, on_host
@@ -32,7 +32,7 @@ def _is_of_mesh(value: Any) -> bool:
 
 
 def on_each_chip(name: str, call: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """The result of ``call(coordinate, args, kwargs)`` on each chip that all tensors of the call lie on. In
+    """The result of ``call(args, kwargs)`` on each chip that all tensors of the call lie on. In
     the arguments of a chip each tensor is its part there, and a mesh is the chip."""
     special = _SPECIAL.get(name)
     if special is not None:
@@ -49,7 +49,7 @@ def on_each_chip(name: str, call: Call, args: Sequence[Any], kwargs: dict[str, A
         if more.get("mesh_coords") is not None:  # the chips that take part, of which each knows itself alone
             there = any(tuple(at) == tuple(where) for at in more["mesh_coords"])
             more["mesh_coords"] = [(0, 0)] if there else []
-        results[where] = call(where, own, more)
+        results[where] = call(own, more)
     inputs = [x.tensor_topology() for x in tensors]
     topology = merged(inputs, places) if inputs else replicated(places)
     return joined(results, mesh, topology, tensors[0].mesh_shape if tensors else None)
@@ -140,13 +140,13 @@ def _distributed(call: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any
     source = args[0] if args else more.pop("tensor", None)
     if mapper is None or source is None or isinstance(source, Tensor):
         return NotImplemented
-    _check_kind("mesh_mapper", mapper, TensorToMesh)
+    check_kind(mapper, TensorToMesh, "ttnn.from_torch")
     device = more.pop("device", None)
     pairs, topology = mapper.split(source)
     results = {}
     for where, part in pairs:
         chip = device.at(where) if isinstance(device, ChipMesh) else device
-        results[where] = call(where, (part, *args[1:]), {**more, "device": chip})
+        results[where] = call((part, *args[1:]), {**more, "device": chip})
     return joined(results, device, topology, mapper.mesh.shape)
 
 
@@ -156,24 +156,13 @@ def _composed(call: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     composer = more.pop("mesh_composer", None) or default_of(MeshToTensor)
     tensor = args[0] if args else more.pop("tensor", None)
     if isinstance(tensor, MeshTensor) and composer is not None:
-        _check_kind("mesh_composer", composer, MeshToTensor)
-        whole = composer.joined(tensor)
-        first = tensor.parts[0]
-        made = _on_host_like(first, whole)
-        return call(None, (made, *args[1:]), more)
+        check_kind(composer, MeshToTensor, "ttnn.to_torch")
+        made = on_host(composer.joined(tensor), tensor.dtype, tensor.layout, exact=True)
+        return call((made, *args[1:]), more)
     if isinstance(tensor, MeshTensor):
         tensor._values()  # the error of a tensor of several parts
-        return call(None, (tensor.parts[0], *args[1:]), more)
+        return call((tensor.parts[0], *args[1:]), more)
     return NotImplemented
-
-
-def _check_kind(name: str, value: Any, kind: type) -> None:
-    if not isinstance(value, kind):
-        raise TypeError(f"{name} is {value!r}, wanted a ttnn.{kind.__name__}")
-
-
-def _on_host_like(part: Tensor, values: Any) -> Tensor:
-    return on_host(values, part.dtype, part.layout, exact=True)
 
 
 def _to_mesh(call: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -187,14 +176,14 @@ def _to_mesh(call: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         for where in places:
             mesh.check_inside(where)
         if not isinstance(mesh, ChipMesh):
-            return call(places[0], (tensor.parts[0], mesh), named)
+            return call((tensor.parts[0], mesh), named)
     else:
         places = mesh.coordinates()
         topology = replicated(places)
     results = {}
     for where in places:
         part = tensor.part(where) if isinstance(tensor, MeshTensor) else tensor
-        results[where] = call(where, (part, mesh.at(where)), named)
+        results[where] = call((part, mesh.at(where)), named)
     return joined(results, mesh, topology)
 
 

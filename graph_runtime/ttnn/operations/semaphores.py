@@ -1,5 +1,5 @@
 """Global semaphores: a counter at one address of several cores. A model that may run on several chips makes
-them for its collectives; on one chip they lie in L1 and nothing waits for them."""
+them for its collectives; they lie in L1, and nothing waits for them: queues are in order."""
 
 from __future__ import annotations
 

@@ -25,9 +25,7 @@ def opened_mesh(wanted: Any, params: Any) -> Iterator[Any]:
         ttnn.set_fabric_config(fabric)
     mesh = opened(params, shape)
     yield mesh
-    while ttnn.graph.is_graph_capture_active():
-        ttnn.graph.end_graph_capture()
-    ttnn.close_mesh_device(mesh)
+    closed(mesh)
     ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
 
 
@@ -40,6 +38,13 @@ def opened(params: Any, shape: tuple[int, ...] = (1, 1)) -> Any:
     device.cache_entries_counter = CacheEntriesCounter(device)
     ttnn.SetDefaultDevice(device)
     return device
+
+
+def closed(device: Any) -> None:
+    """Close a device or a mesh after a test, which may have ended inside of a graph capture."""
+    while ttnn.graph.is_graph_capture_active():
+        ttnn.graph.end_graph_capture()
+    ttnn.close_device(device)
 
 
 class CacheEntriesCounter:

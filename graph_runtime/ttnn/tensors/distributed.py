@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..devices.chip_mesh import ChipMesh
-from ..devices.chips import MeshCoordinate, MeshShape, coordinates, rectangle
+from ..devices.chips import MeshCoordinate, MeshShape, coordinates, fits_into, rectangle
 from ..devices.mesh_device import MeshDevice
 from ..errors import check, fatal
 from ..registry import OPERATIONS
@@ -66,27 +66,23 @@ class _OverMesh:
         check(self.shape.mesh_size() <= own.mesh_size(), op, text)
         text = f"The number of dimensions in the mesh shape {self.shape} does not match the number of {what}"
         check(len(self.shape) == count, op, text)
-        inside = len(self.shape) == len(own) and all(a <= b for a, b in zip(self.shape, own, strict=True))
         offset = config.mesh_offset_override
-        self._places = coordinates(tuple(self.shape if inside else own))
+        self._places = compute_distribution_to_mesh_mapping(self.shape, own)
         if offset is not None and any(offset):
             text = (
                 f"mesh_offset_override needs a mesh_shape_override that fits into the mesh, not {self.shape}"
             )
-            check(inside, op, text)
-            fits = len(offset) == len(own) and all(
-                a + size <= b for a, size, b in zip(offset, self.shape, own, strict=True)
-            )
+            check(fits_into(self.shape, own), op, text)
             text = (
                 f"The sub-rectangle anchored at offset {offset} with shape {self.shape} does not fit within"
             )
-            check(fits, op, f"{text} the mesh device shape {own}")
+            check(fits_into(self.shape, own, offset), op, f"{text} the mesh device shape {own}")
             self._places = rectangle(offset, self.shape)
 
     def placed(self) -> list[tuple[MeshCoordinate, MeshCoordinate]]:
         """(coordinate of the distribution, coordinate of the mesh) of each part."""
         own = coordinates(tuple(self.shape))
-        return list(zip(own, self._places[: len(own)], strict=True))
+        return list(zip(own, self._places, strict=True))
 
     def unwrap(self) -> Any:
         return self
@@ -96,7 +92,7 @@ class TensorToMesh(_OverMesh):
     """A mapper, made of a MeshMapperConfig."""
 
     def __init__(self, mesh_device: MeshDevice, config: MeshMapperConfig):
-        _check_kind(config, MeshMapperConfig, "ttnn.create_mesh_mapper")
+        check_kind(config, MeshMapperConfig, "ttnn.create_mesh_mapper")
         super().__init__(mesh_device, config, len(config.placements), "placements")
         self.config = config
 
@@ -134,7 +130,8 @@ class TensorToMesh(_OverMesh):
         return pairs, TensorTopology(shape, placements, [place for place, _ in pairs])
 
 
-def _check_kind(value: Any, kind: type, op: str) -> None:
+def check_kind(value: Any, kind: type, op: str) -> None:
+    """Raise TypeError unless ``value`` is of a class of ttnn's."""
     if not isinstance(value, kind):
         raise TypeError(f"{op}(): incompatible function arguments: {value!r} is no ttnn.{kind.__name__}")
 
@@ -163,7 +160,7 @@ class MeshToTensor(_OverMesh):
     """A composer, made of a MeshComposerConfig."""
 
     def __init__(self, mesh_device: MeshDevice, config: MeshComposerConfig):
-        _check_kind(config, MeshComposerConfig, "ttnn.create_mesh_composer")
+        check_kind(config, MeshComposerConfig, "ttnn.create_mesh_composer")
         super().__init__(mesh_device, config, len(config.dims), "dimensions")
         self.config = config
 
@@ -206,7 +203,7 @@ def create_mesh_composer(mesh_device: MeshDevice, config: MeshComposerConfig) ->
 
 def _line(mesh_device: MeshDevice) -> list[int]:
     """The shape of all chips in a row."""
-    _check_kind(mesh_device, MeshDevice, "ttnn.create_mesh_mapper")
+    check_kind(mesh_device, MeshDevice, "ttnn.create_mesh_mapper")
     return [mesh_device.get_num_devices()]
 
 
@@ -297,7 +294,7 @@ def combine_device_tensors(tensors: Sequence[Tensor]) -> Tensor:
     op = "ttnn.combine_device_tensors"
     check(len(tensors) > 0, op, "At least one tensor shard must be provided")
     for one in tensors:
-        _check_kind(one, Tensor, op)
+        check_kind(one, Tensor, op)
     check(all(one._device is not None for one in tensors), op, "All tensor shards must be on device")
     if len(tensors) == 1:
         return _on_a_line(tensors[0])
@@ -331,7 +328,7 @@ def from_host_shards(tensors: Sequence[Tensor], mesh_shape: Any) -> Tensor:
     text = f"Number of tensor shards must match mesh size: {len(tensors)} != {shape.mesh_size()}"
     check(len(tensors) == shape.mesh_size(), op, text)
     for one in tensors:
-        _check_kind(one, Tensor, op)
+        check_kind(one, Tensor, op)
         check(one._device is None, op, "All tensor shards must be on host")
         check(one.spec == tensors[0].spec, op, "All tensor shards must have the same tensor spec")
     places = coordinates(tuple(shape))
@@ -391,5 +388,6 @@ def aggregate_tensor(tensor: Tensor, composer: MeshToTensor) -> Tensor:
 def compute_distribution_to_mesh_mapping(distribution_shape: Any, mesh_shape: Any) -> list[MeshCoordinate]:
     """The coordinates in a mesh of the parts of a distribution, by rows of both."""
     shape, own = MeshShape(distribution_shape), MeshShape(mesh_shape)
-    inside = len(shape) == len(own) and all(a <= b for a, b in zip(shape, own, strict=True))
-    return coordinates(tuple(shape)) if inside else coordinates(tuple(own))[: shape.mesh_size()]
+    return (
+        coordinates(tuple(shape)) if fits_into(shape, own) else coordinates(tuple(own))[: shape.mesh_size()]
+    )

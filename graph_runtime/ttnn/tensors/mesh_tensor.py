@@ -3,7 +3,6 @@ go there."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,9 +15,7 @@ from ..errors import Unsupported, fatal
 from ..memory.values import StorageType
 from ..registry import OPERATIONS
 from .placements import TensorTopology
-from .tensor import Tensor
-
-_numbers = itertools.count(1)
+from .tensor import Tensor, numbers
 
 
 def _of_first(name: str) -> Any:
@@ -49,7 +46,7 @@ class MeshTensor(Tensor):
             mesh_shape = [max(along) + 1 for along in zip(*parts, strict=True)]
         self.mesh_shape = MeshShape(mesh_shape)
         self._parts, self._device, self._topology = dict(parts), mesh, topology
-        self.tensor_id = next(_numbers)
+        self.tensor_id = next(numbers)
 
     _topology: TensorTopology
     _handle = _of_first("_handle")

@@ -45,7 +45,7 @@ from .placements import TensorTopology, replicated
 from .specs import TensorSpec
 from .text import as_text
 
-_numbers = itertools.count(1)
+numbers = itertools.count(1)  # the ids of tensors
 
 
 class Tensor:
@@ -83,7 +83,7 @@ class Tensor:
     def _set(self, handle: Any, dtype: Any, layout: Any, config: Any, device: Any, padding: Any) -> None:
         self._handle, self.dtype, self.layout = handle, dtype, layout
         self._config, self._device, self._padding = config, device, padding
-        self.tensor_id = next(_numbers)
+        self.tensor_id = next(numbers)
         if device is not None:
             device.tensors[self.tensor_id] = self
             device.note_allocation()

@@ -14,7 +14,7 @@ from ...devices import kernels
 from ...devices.chips import FabricConfig, MeshCoordinate, Topology
 from ...errors import expect, mistaken
 from ...memory.configs import MemoryConfig
-from ...memory.values import Layout
+from ...memory.values import TILE_SIZE, Layout
 from ...tensors.mesh_tensor import MeshTensor
 from ...tensors.placements import PlacementReplicate, PlacementShard
 from ...tensors.tensor import Tensor
@@ -23,7 +23,6 @@ from ..results import target
 from . import exchange
 from .placing import cut_along, cut_over_all, groups, members, mesh_of, placed, replicated_along, size_along
 
-_TILE = 32
 _RINGS = (FabricConfig.FABRIC_1D_RING, FabricConfig.FABRIC_2D_TORUS_XY)
 _PLANES = (
     FabricConfig.FABRIC_2D,
@@ -58,9 +57,17 @@ def _reaches_all(x: MeshTensor, axis: int | None) -> bool:
     return axis is not None or get_fabric_config() in _PLANES or 1 in mesh_of(x).shape
 
 
+def _of_several(op: str, x: Tensor, axis: int | None) -> tuple[MeshTensor, int]:
+    """The operand of a collective, and the number of chips of each group."""
+    count = size_along(x, axis)
+    expect(count > 1, f"{op} will only work for num_devices > 1, but has {count}")
+    assert isinstance(x, MeshTensor)  # others have one chip
+    return x, count
+
+
 def _cuts_tiles(x: Tensor, dim: int) -> bool:
     """Whether pieces of a dimension are no whole tiles: the release then broadcasts all and concatenates."""
-    return x.layout is Layout.TILE and dim >= len(x.shape) - 2 and x.shape[dim] % _TILE != 0
+    return x.layout is Layout.TILE and dim >= len(x.shape) - 2 and x.shape[dim] % TILE_SIZE != 0
 
 
 @of_all_chips("all_gather")
@@ -81,18 +88,19 @@ def all_gather(
     use_l1_small_for_semaphores: bool = False,
 ) -> Tensor:
     """The parts of the chips along an axis of the mesh, one after another along ``dim``, on each of them."""
-    x, count = input_tensor, size_along(input_tensor, cluster_axis)
-    expect(count > 1, f"all_gather collective will only work for num_devices > 1, but has {count}")
+    x, _ = _of_several("all_gather collective", input_tensor, cluster_axis)
     at = _axis(dim, x)
     text = "all_gather on a mesh of two dimensions needs a cluster_axis, or a fabric of two dimensions"
-    expect(_reaches_all(x, cluster_axis) or _cuts_tiles(x, at), text)  # type: ignore[arg-type]
+    expect(_reaches_all(x, cluster_axis) or _cuts_tiles(x, at), text)
+    into = None if output_tensor is None else _output(output_tensor, x)
     made = {}
-    for group in groups(x, cluster_axis):  # type: ignore[arg-type]
-        parts = members(x, group)  # type: ignore[arg-type]
+    for group in groups(x, cluster_axis):
+        parts = members(x, group)
         for where, part in zip(group, parts, strict=True):
-            into = None if output_tensor is None else _output(output_tensor, x).part(where)
-            made[where] = exchange.gathered(parts, part._device, at, memory_config, into)  # type: ignore[arg-type]
-    return _result(x, cluster_axis, replicated_along, made)
+            chip: Any = part._device
+            given = None if into is None else into.part(where)
+            made[where] = exchange.gathered(parts, chip, at, memory_config, given)
+    return placed(x, cluster_axis, replicated_along, made)
 
 
 def _output(given: Any, x: Tensor) -> MeshTensor:
@@ -103,12 +111,6 @@ def _output(given: Any, x: Tensor) -> MeshTensor:
         given.dtype is x.dtype, f"Output tensor data_type {given.dtype.name} does not match {x.dtype.name}"
     )
     return given
-
-
-def _result(
-    x: Any, axis: int | None, change: Callable[[Any], Any], made: dict[MeshCoordinate, Tensor]
-) -> Any:
-    return placed(x, axis, change, {at: made[at] for at in x.coordinates})
 
 
 @of_all_chips("reduce_scatter")
@@ -130,8 +132,7 @@ def reduce_scatter(
     use_l1_small_for_semaphores: bool = False,
 ) -> Tensor:
     """The sum of the chips' tensors along an axis of the mesh, of which each chip keeps a part of ``dim``."""
-    x, count = input_tensor, size_along(input_tensor, cluster_axis)
-    expect(count > 1, f"reduce_scatter op will only work for num_devices > 1, but has {count}")
+    x, count = _of_several("reduce_scatter op", input_tensor, cluster_axis)
     at = _axis(dim, x)
     text = f"Dimension {at} must be divisible by ring_size {count}, it is {x.shape[at]}"
     expect(x.shape[at] % count == 0, text)
@@ -140,8 +141,8 @@ def reduce_scatter(
         into = _output(output_tensor, x)
         made = {where: _written(one, into, where) for where, one in made.items()}
     if cluster_axis is None:
-        return cut_over_all(x, at, {where: made[where] for where in x.coordinates})  # type: ignore[arg-type, attr-defined]
-    return _result(x, cluster_axis, cut_along(at), made)
+        return cut_over_all(x, at, made)
+    return placed(x, cluster_axis, cut_along(at), made)
 
 
 def _scattered(
@@ -166,13 +167,12 @@ def all_reduce(
 ) -> Tensor:
     """The sum of the chips' tensors along an axis of the mesh, on each of them: a reduce_scatter and an
     all_gather over a dimension that can be cut into whole tiles, else the sum of all on each chip."""
-    x, count = input_tensor, size_along(input_tensor, cluster_axis)
-    expect(count > 1, f"all_reduce op will only work for num_devices > 1, but has {count}")
+    x, count = _of_several("all_reduce op", input_tensor, cluster_axis)
     dim = _cut_dim(x, count)
     sums = {} if dim is None else _scattered(x, cluster_axis, dim, topology, None)
     made = {}
-    for group in groups(x, cluster_axis):  # type: ignore[arg-type]
-        parts = members(x, group)  # type: ignore[arg-type]
+    for group in groups(x, cluster_axis):
+        parts = members(x, group)
         for where, part in zip(group, parts, strict=True):
             chip: Any = part._device
             if dim is not None:
@@ -180,14 +180,14 @@ def all_reduce(
                 made[where] = exchange.gathered(pieces, chip, dim, memory_config or x._config)
             else:
                 made[where] = exchange.total_on(chip, parts, memory_config)
-    return _result(x, cluster_axis, replicated_along, made)
+    return placed(x, cluster_axis, replicated_along, made)
 
 
 def _cut_dim(x: Tensor, count: int) -> int | None:
     """The last dimension that ``count`` chips can cut evenly, in tiles if the tensor is."""
     rank = len(x.shape)
     for dim in reversed(range(rank)):
-        unit = _TILE if x.layout is Layout.TILE and dim >= rank - 2 else 1
+        unit = TILE_SIZE if x.layout is Layout.TILE and dim >= rank - 2 else 1
         if x.shape[dim] % (unit * count) == 0 and x.shape[dim]:
             return dim
     return None
@@ -205,15 +205,14 @@ def all_broadcast(
     use_l1_small_for_semaphores: bool = False,
 ) -> list[Tensor]:
     """Each chip's tensor on all chips along an axis of the mesh: a list with a tensor a chip."""
-    x, count = input_tensor, size_along(input_tensor, cluster_axis)
-    expect(count > 1, f"all_broadcast op will only work for num_devices > 1, but has {count}")
+    x, count = _of_several("all_broadcast op", input_tensor, cluster_axis)
     made: list[dict[MeshCoordinate, Tensor]] = [{} for _ in range(count)]
-    for group in groups(x, cluster_axis):  # type: ignore[arg-type]
-        parts = members(x, group)  # type: ignore[arg-type]
+    for group in groups(x, cluster_axis):
+        parts = members(x, group)
         for source, part in enumerate(parts):
             for where, own in zip(group, parts, strict=True):
                 made[source][where] = _on(part, own._device, memory_config)
-    return [_result(x, cluster_axis, replicated_along, one) for one in made]
+    return [placed(x, cluster_axis, replicated_along, one) for one in made]
 
 
 def _on(part: Tensor, chip: Any, config: MemoryConfig | None) -> Tensor:
@@ -237,23 +236,21 @@ def broadcast(
 ) -> Tensor:
     """One chip's tensor on all chips along an axis of the mesh. The sender is a coordinate; along an axis
     each line has a sender of its own, at the coordinate's place on that axis."""
-    x, sender = input_tensor, _coordinate(sender_coord)
-    if cluster_axis is None and isinstance(x, MeshTensor):
-        shape = x.tensor_topology().distribution_shape()
+    (x, _), sender = _of_several("broadcast op", input_tensor, cluster_axis), _coordinate(sender_coord)
+    lines = [x.coordinates] if cluster_axis is None else groups(x, cluster_axis)
+    if cluster_axis is None:
+        shape, count = x.tensor_topology().distribution_shape(), len(x.coordinates)
         line = sum(size > 1 for size in shape) <= 1
         expect(line, "broadcast op is only supported for a linear tensor topology shape")
-    alone = cluster_axis is None and isinstance(x, MeshTensor)
-    count = len(x.coordinates) if alone else size_along(x, cluster_axis)  # type: ignore[attr-defined]
-    expect(count > 1, f"broadcast op will only work for num_devices > 1, but has {count}")
+        expect(count > 1, f"broadcast op will only work for num_devices > 1, but has {count}")
     made: dict[MeshCoordinate, Tensor] = {}
-    found = [x.coordinates] if alone else groups(x, cluster_axis)  # type: ignore[arg-type, attr-defined]
-    for group in found:
+    for group in lines:
         _check_cabled(group)
         number = _number(group, sender, cluster_axis)
-        parts = members(x, group)  # type: ignore[arg-type]
+        parts = members(x, group)
         for where, own in zip(group, parts, strict=True):
             made[where] = _on(parts[number], own._device, memory_config)
-    return _result(x, cluster_axis, replicated_along, made)
+    return placed(x, cluster_axis, replicated_along, made)
 
 
 def _number(group: list[MeshCoordinate], sender: MeshCoordinate, axis: int | None) -> int:
@@ -301,20 +298,18 @@ def point_to_point(
     expect(page % step == 0, text)
     for where in (sender, receiver):
         x.part(where)
-    into = x if output_tensor is None else _output(output_tensor, x)
-    made = {}
-    for where, part in into._parts.items():
-        if where == receiver:
-            chip: Any = part._device
-            into_part = None if output_tensor is None else into
-            made[where] = _written(exchange.sent(x.part(sender), chip), into_part, where)
-        else:
-            made[where] = part if output_tensor is not None else _on(part, part._device, None)
+    if output_tensor is not None:
+        into = _output(output_tensor, x)
+        made = dict(into._parts)
+        made[receiver] = _written(_on(x.part(sender), mesh_of(x).at(receiver), None), into, receiver)
+    else:
+        sources = {where: x.part(sender) if where == receiver else part for where, part in x._parts.items()}
+        made = {where: _on(source, mesh_of(x).at(where), None) for where, source in sources.items()}
     return MeshTensor(made, mesh_of(x), x.tensor_topology())
 
 
-def _written(part: Tensor, into: Any, where: MeshCoordinate) -> Tensor:
-    return part if into is None else target(part, None, into.part(where)).wrap(part._handle)
+def _written(part: Tensor, into: MeshTensor, where: MeshCoordinate) -> Tensor:
+    return target(part, None, into.part(where)).wrap(part._handle)
 
 
 @of_all_chips("mesh_partition")
@@ -331,10 +326,10 @@ def mesh_partition(
     text = f"input_shape[dim] must be divisible by cluster_axis_size: {x.shape[at]} % {count}"
     expect(x.shape[at] % count == 0, text)
     size = x.shape[at] // count
-    whole = all(extent % _TILE == 0 for extent in x.shape[-2:])  # others are cut in rows
+    whole = all(extent % TILE_SIZE == 0 for extent in x.shape[-2:])  # others are cut in rows
     tiled = x.layout is Layout.TILE and whole and at >= len(x.shape) - 2
     expect(
-        not tiled or count == 1 or size % _TILE == 0,
+        not tiled or count == 1 or size % TILE_SIZE == 0,
         f"a part of {size} elements of dimension {at} is no whole number of tiles",
     )
     if not isinstance(x, MeshTensor):
@@ -352,8 +347,8 @@ def mesh_partition(
     }
     topology, shape = x.tensor_topology(), mesh_of(x).shape
     if cluster_axis is None:
-        whole = topology.is_replicated()
-        return cut_over_all(x, at, made) if whole else MeshTensor(made, mesh_of(x), topology)
+        cut = topology.is_replicated()
+        return cut_over_all(x, at, made) if cut else MeshTensor(made, mesh_of(x), topology)
     if count > 1 and (topology.is_replicated() or len(topology.placements()) > 1 or 1 in shape):
         return placed(x, cluster_axis, _cut_if_whole(at) if 1 not in shape else cut_along(at), made)
     return MeshTensor(made, mesh_of(x), x.tensor_topology())

@@ -66,7 +66,7 @@ def placed(
     part of the mesh keeps its placements."""
     mesh, topology = mesh_of(x), x.tensor_topology()
     shape, placements = tuple(topology.distribution_shape()), topology.placements()
-    ordered = {at: results[at] for at in mesh.coordinates() if at in results}
+    ordered = {at: results[at] for at in x.coordinates}
     flat = len(shape) == 1 < sum(size > 1 for size in mesh.shape)
     if len(shape) == 1 and shape[0] != mesh.shape.mesh_size():
         return MeshTensor(ordered, mesh, topology.moved_to(list(ordered)))
@@ -88,7 +88,7 @@ def cut_over_all(x: MeshTensor, dim: int, results: dict[MeshCoordinate, Tensor])
     cut in this dimension already keeps its placements."""
     mesh, topology = mesh_of(x), x.tensor_topology()
     shape, placements = tuple(topology.distribution_shape()), topology.placements()
-    ordered = {at: results[at] for at in mesh.coordinates() if at in results}
+    ordered = {at: results[at] for at in x.coordinates}
     if len(shape) == 1 and shape[0] != mesh.shape.mesh_size():
         return MeshTensor(ordered, mesh, topology.moved_to(list(ordered)))
     rank = len(x.shape)
